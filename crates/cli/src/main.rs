@@ -1,0 +1,2 @@
+//! The `resource-tracker` command.
+fn main() {}
