@@ -1,7 +1,21 @@
 //! What a batch job really used, and what to run it on next time.
 //!
-//! One flow, each stage in its own file: sources fill a [`snapshot`](crate), two of them differ by a
-//! row of the metric table, rows go to a journal, and everything people read is computed from there.
+//! One flow, each stage in its own file: sources fill a [`snapshot::Snapshot`], two of them differ by a
+//! row of the [`metric`] table, rows go to a journal, and everything people read is computed from there.
 //! `ARCHITECTURE.md` in the repository draws it.
 
+pub mod config;
+pub mod counter;
+pub mod diff;
+pub mod error;
+pub mod grid;
+pub mod job;
+pub mod journal;
+pub mod ledger;
+pub mod memory;
 pub mod metric;
+pub mod root;
+pub mod snapshot;
+pub mod source;
+pub mod sys;
+pub mod tree;

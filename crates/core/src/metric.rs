@@ -34,7 +34,10 @@ impl Table {
 
     /// The columns of this table, `timestamp` first.
     pub fn metrics(self) -> impl Iterator<Item = Metric> {
-        Metric::ALL.iter().copied().filter(move |metric| matches!(metric.table(), t if t == self || t == Self::Every))
+        Metric::ALL
+            .iter()
+            .copied()
+            .filter(move |metric| matches!(metric.table(), t if t == self || t == Self::Every))
     }
 }
 
@@ -258,7 +261,10 @@ mod tests {
         assert!(Metric::ALL.len() > 40, "the table is empty, so this test checks nothing");
         for metric in Metric::ALL {
             assert!(metric.doc().ends_with('.') && !metric.human_name().is_empty(), "{metric:?}");
-            assert!(metric.table() == Table::Every || Metric::find(metric.table(), metric.column()) == Some(*metric));
+            assert!(
+                metric.table() == Table::Every
+                    || Metric::find(metric.table(), metric.column()) == Some(*metric)
+            );
         }
     }
 

@@ -1,0 +1,120 @@
+//! Counters that see all of a job's CPU time, whoever its processes are and however they end.
+//!
+//! First the kernel's inherited task-clock counter, then a cgroup of the job's own; where neither can be had
+//! there is none, and what `/proc` attributes to the processes that we saw is all that is known.
+
+use std::os::fd::OwnedFd;
+
+use crate::config::CpuSource;
+use crate::root::{Access, Root};
+use crate::snapshot::{Moment, TreeClock};
+use crate::source::cgroup::JobGroup;
+use crate::sys::{self, Follow};
+use crate::tree::Member;
+
+/// A counter over a whole tree of processes.
+#[derive(Debug)]
+pub enum TreeCounter {
+    /// Inherited task-clock counters, one a thread that was there when we came.
+    Inherited(Vec<OwnedFd>),
+    /// The job's own cgroup.
+    Group(JobGroup),
+}
+
+/// Descriptors that we may spend on threads that run already.
+pub const MOST_THREADS: usize = 200;
+
+impl TreeCounter {
+    /// For a job that the calling thread will start. The notes say why a better source was not to be had.
+    #[must_use]
+    pub fn for_future_child(root: &Root, allowed: CpuSource) -> (Option<Self>, Vec<String>) {
+        let mut notes = Vec::new();
+        if allowed == CpuSource::Best {
+            match sys::open_task_clock(Follow::FutureChildren) {
+                Ok(counter) => return (Some(Self::Inherited(vec![counter])), notes),
+                Err(error) => notes.push(format!("no inherited CPU counter: {error}")),
+            }
+        }
+        if allowed != CpuSource::Procfs {
+            match JobGroup::create(root) {
+                Ok(group) => return (Some(Self::Group(group)), notes),
+                Err(why) => notes.push(format!("no cgroup for the job: {why}")),
+            }
+        }
+        (None, notes)
+    }
+
+    /// For processes that run already: follows each of their threads but `except`, and all they start from now on.
+    ///
+    /// # Errors
+    /// In words, where one of them cannot be followed: part of a tree would be worse than none.
+    pub fn for_running(
+        root: &Root,
+        members: &[Member],
+        except: Option<u32>,
+        most: usize,
+    ) -> Result<Self, String> {
+        let mut counters = Vec::new();
+        for member in members.iter().filter(|member| !member.stat.is_zombie()) {
+            let tasks = root.names(&format!("/proc/{}/task", member.pid));
+            for tid in tasks.iter().filter_map(|name| name.parse().ok()).filter(|tid| Some(*tid) != except) {
+                if counters.len() >= most {
+                    return Err(format!("no inherited CPU counter: more than {most} threads run already"));
+                }
+                match sys::open_task_clock(Follow::Thread(tid)) {
+                    Ok(counter) => counters.push(counter),
+                    // The thread has ended since it was listed.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                    Err(error) => return Err(format!("no inherited CPU counter: {error}")),
+                }
+            }
+        }
+        if counters.is_empty() {
+            Err("no inherited CPU counter: no thread to follow".to_owned())
+        } else {
+            Ok(Self::Inherited(counters))
+        }
+    }
+
+    /// Where the job writes `0` to be counted, for a counter that it must join.
+    ///
+    /// # Errors
+    /// In words, where that cannot be opened.
+    pub fn door(&self) -> Result<Option<OwnedFd>, String> {
+        match self {
+            Self::Inherited(_) => Ok(None),
+            Self::Group(group) => group.door().map(Some),
+        }
+    }
+
+    /// As the recording names it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Inherited(_) => "perf",
+            Self::Group(_) => "cgroup",
+        }
+    }
+
+    /// Whether a reading is exact at any moment; a cgroup's is brought up to date at scheduler ticks.
+    #[must_use]
+    pub const fn is_continuous(&self) -> bool {
+        matches!(self, Self::Inherited(_))
+    }
+
+    /// All CPU time so far.
+    #[must_use]
+    pub fn read(&self, root: &Root) -> Option<TreeClock> {
+        let at_ns = Moment::now().monotonic_ns;
+        let cpu_ns = match self {
+            Self::Inherited(counters) => counters.iter().try_fold(0_u64, |sum, counter| {
+                root.note(|| Access::Counter);
+                let mut value = [0; 8];
+                let length = rustix::io::read(counter, &mut value).ok()?;
+                if length == value.len() { sum.checked_add(u64::from_ne_bytes(value)) } else { None }
+            })?,
+            Self::Group(group) => group.cpu_ns()?,
+        };
+        Some(TreeClock { cpu_ns, at_ns })
+    }
+}

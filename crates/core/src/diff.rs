@@ -1,0 +1,294 @@
+//! Two snapshots make a row: counters become growth, levels stay, units become the contract's.
+//!
+//! In:  two [`Snapshot`]s and the two rates that need more than two points. Out: a [`Row`], rounded as recordings
+//! keep it. Pure; where a counter went back or a reading is missing there is no honest answer, and the cell is empty.
+
+use std::collections::VecDeque;
+
+use crate::metric::{Metric, Row};
+use crate::snapshot::{Device, JobReading, Snapshot};
+use crate::source::procfs::SECTOR_BYTES;
+
+/// How much longer than its row a rate must look back where its counter steps.
+const STEADY_NS: u64 = 100_000_000;
+
+/// A rate of CPU use that looks back over more than its row where the row is too short for the counter.
+#[derive(Debug, Default)]
+pub struct Usage {
+    points: VecDeque<(u64, u64)>,
+}
+
+impl Usage {
+    /// CPUs in use up to `at_ns`, when `cpu_ns` had been spent in all.
+    ///
+    /// A counter that steps (a scheduler tick, 10 ms in `/proc/stat`) says nothing over a shorter time than
+    /// [`STEADY_NS`]: `None` until then. An `exact` one is good for any row.
+    pub fn add(&mut self, at_ns: u64, cpu_ns: u64, exact: bool) -> Option<f64> {
+        let wanted_ns = if exact { 1 } else { STEADY_NS };
+        while self.points.get(1).is_some_and(|(then_ns, _)| at_ns.saturating_sub(*then_ns) >= wanted_ns) {
+            self.points.pop_front();
+        }
+        let first = self.points.front().copied();
+        self.points.push_back((at_ns, cpu_ns));
+        let (then_ns, before_ns) = first?;
+        let elapsed_ns = at_ns.checked_sub(then_ns).filter(|elapsed| *elapsed >= wanted_ns)?;
+        Some(ratio(cpu_ns.checked_sub(before_ns)?, elapsed_ns))
+    }
+}
+
+/// What a row needs beside the two snapshots.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rates {
+    /// CPUs that the job used.
+    pub process_cores: Option<f64>,
+    /// CPUs that the machine used.
+    pub system_cores: Option<f64>,
+    /// Grid lines that passed unsampled.
+    pub missed_ticks: u64,
+    /// There is a GPU that nothing here reads: its figures are unknown, not 0.
+    pub has_unread_gpu: bool,
+}
+
+/// The row between two snapshots.
+#[must_use]
+pub fn row(before: &Snapshot, after: &Snapshot, rates: Rates) -> Row {
+    let mut row: Row = [None; Metric::ALL.len()];
+    let mut set = |metric: Metric, value: Option<f64>| {
+        if let Some(cell) = row.get_mut(metric as usize) {
+            *cell = value.filter(|value| value.is_finite()).map(|value| metric.round(value));
+        }
+    };
+    set(Metric::Timestamp, Some(seconds(after.at.wall_ns)));
+    let elapsed_ns = after.at.monotonic_ns.checked_sub(before.at.monotonic_ns);
+    set(Metric::Elapsed, elapsed_ns.map(seconds));
+    set(Metric::MissedTicks, Some(count(rates.missed_ticks)));
+    for gpu in [
+        Metric::ProcessGpu,
+        Metric::ProcessVram,
+        Metric::ProcessGpus,
+        Metric::SystemGpu,
+        Metric::SystemVram,
+        Metric::SystemGpus,
+    ] {
+        set(gpu, (!rates.has_unread_gpu).then_some(0.0));
+    }
+    if let (Some(then), Some(now)) = (before.job.as_ref(), after.job.as_ref()) {
+        set_job(&mut set, then, now, rates);
+    }
+    set_machine(&mut set, before, after, rates);
+    set_pressure(&mut set, before, after);
+    row
+}
+
+fn set_job(set: &mut impl FnMut(Metric, Option<f64>), then: &JobReading, now: &JobReading, rates: Rates) {
+    let seen_ns = now.seen_cpu_ns.checked_sub(then.seen_cpu_ns);
+    let clock_ns = match (then.clock, now.clock) {
+        (Some(then), Some(now)) => now.cpu_ns.checked_sub(then.cpu_ns),
+        // A counter that starts with the job starts at nothing.
+        (None, Some(now)) if then.pid == 0 => Some(now.cpu_ns),
+        _ => None,
+    };
+    let spent_ns = clock_ns.or(seen_ns);
+    let user_share = user_share(then, now);
+    set(Metric::Pid, Some(f64::from(now.pid)));
+    set(Metric::Children, now.children.map(count));
+    set(Metric::ProcessUtime, spent_ns.map(|ns| seconds(ns) * user_share));
+    set(Metric::ProcessStime, spent_ns.map(|ns| seconds(ns) * (1.0 - user_share)));
+    set(Metric::ProcessCpu, rates.process_cores);
+    set(Metric::ProcessMemory, now.memory_kib.map(count));
+    set(Metric::ProcessRead, growth(then.read_bytes.or(Some(0)), now.read_bytes));
+    set(Metric::ProcessWrite, growth(then.write_bytes.or(Some(0)), now.write_bytes));
+    set(Metric::MemoryPeak, now.memory_peak_kib.map(count));
+    set(Metric::Rss, now.rss_kib.map(count));
+    set(Metric::Swap, now.swap_kib.map(count));
+    set(Metric::Threads, now.threads.map(count));
+    set(Metric::MajorFaults, growth(Some(then.major_faults), Some(now.major_faults)));
+    set(Metric::CpuSeen, seen_ns.map(seconds));
+}
+
+/// The part of the interval's CPU time that was user time: by the ticks of this interval, else of the job so far.
+///
+/// An estimate: the counters have no such split, and ticks are coarse.
+fn user_share(then: &JobReading, now: &JobReading) -> f64 {
+    let share = |user: u64, system: u64| (user + system > 0).then(|| ratio(user, user + system));
+    let grown = |then: u64, now: u64| now.saturating_sub(then);
+    share(grown(then.user_ticks, now.user_ticks), grown(then.system_ticks, now.system_ticks))
+        .or_else(|| share(now.user_ticks, now.system_ticks))
+        .unwrap_or(1.0)
+}
+
+fn set_machine(set: &mut impl FnMut(Metric, Option<f64>), before: &Snapshot, after: &Snapshot, rates: Rates) {
+    let tick_s = 1.0 / count(rustix::param::clock_ticks_per_second().max(1));
+    let ticks = |get: fn(&crate::source::procfs::Stat) -> u64| {
+        growth(before.cpu.as_ref().map(get), after.cpu.as_ref().map(get)).map(|ticks| ticks * tick_s)
+    };
+    set(Metric::Processes, after.pids.as_ref().map(|pids| count(pids.len() as u64)));
+    set(Metric::SystemUtime, ticks(|cpu| cpu.user_ticks.saturating_add(cpu.nice_ticks)));
+    set(Metric::SystemStime, ticks(|cpu| cpu.system_ticks));
+    set(Metric::Steal, ticks(|cpu| cpu.steal_ticks));
+    set(Metric::SystemCpu, rates.system_cores);
+    if let Some(memory) = after.memory {
+        set(Metric::MemoryFree, memory.free_kib.map(count));
+        set(Metric::MemoryUsed, memory.used_kib().map(count));
+        set(Metric::MemoryBuffers, memory.buffers_kib.map(count));
+        set(Metric::MemoryCached, memory.cached_kib().map(count));
+        set(Metric::MemoryActive, memory.active_kib.map(count));
+        set(Metric::MemoryInactive, memory.inactive_kib.map(count));
+    }
+    let disks = devices_growth(before.disks.as_deref(), after.disks.as_deref());
+    let sectors = |sectors: u64| sectors.checked_mul(SECTOR_BYTES).map(count);
+    set(Metric::DiskRead, disks.and_then(|(read, _)| sectors(read)));
+    set(Metric::DiskWrite, disks.and_then(|(_, written)| sectors(written)));
+    let network = devices_growth(before.network.as_deref(), after.network.as_deref());
+    set(Metric::NetRecv, network.map(|(received, _)| count(received)));
+    set(Metric::NetSent, network.map(|(_, sent)| count(sent)));
+    let gib = |bytes: u64| count(bytes) / 1_073_741_824.0;
+    set(Metric::DiskTotal, after.space.map(|space| gib(space.total_bytes)));
+    set(Metric::DiskUsed, after.space.map(|space| gib(space.used_bytes)));
+    set(Metric::DiskFree, after.space.map(|space| gib(space.free_bytes)));
+}
+
+fn set_pressure(set: &mut impl FnMut(Metric, Option<f64>), before: &Snapshot, after: &Snapshot) {
+    let micros = |then, now| growth(then, now).map(|us| us / 1e6);
+    set(Metric::PressureCpu, micros(before.pressure.cpu_us, after.pressure.cpu_us));
+    set(Metric::PressureMemory, micros(before.pressure.memory_us, after.pressure.memory_us));
+    set(Metric::PressureIo, micros(before.pressure.io_us, after.pressure.io_us));
+    set(Metric::Throttled, growth(before.throttled_ns, after.throttled_ns).map(|ns| ns / 1e9));
+    set(Metric::CgroupMemory, after.cgroup_memory_bytes.map(|bytes| count(bytes / 1024)));
+    set(Metric::TrackerCpu, growth(before.own.cpu_ns, after.own.cpu_ns).map(|ns| ns / 1e9));
+    set(Metric::TrackerMemory, after.own.rss_kib.map(count));
+}
+
+/// Growth of a counter, or `None` when there is no honest answer.
+///
+/// A counter that went back was reset (pid reuse, driver reload, wrap), and what it counted before is lost:
+/// this interval is unknown, not idle.
+#[must_use]
+pub fn growth(before: Option<u64>, after: Option<u64>) -> Option<f64> {
+    Some(count(after?.checked_sub(before?)?))
+}
+
+/// Growth over the devices that are in both lists; one that came or went in between has no interval.
+fn devices_growth(before: Option<&[Device]>, after: Option<&[Device]>) -> Option<(u64, u64)> {
+    let (before, after) = (before?, after?);
+    after.iter().try_fold((0_u64, 0_u64), |(inbound, outbound), device| {
+        let Some(then) = before.iter().find(|then| then.name == device.name) else {
+            return Some((inbound, outbound));
+        };
+        Some((
+            inbound.checked_add(device.inbound.checked_sub(then.inbound)?)?,
+            outbound.checked_add(device.outbound.checked_sub(then.outbound)?)?,
+        ))
+    })
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "exact below 2^53; above it the last bits of a byte count do not matter"
+)]
+fn count(number: u64) -> f64 {
+    number as f64
+}
+
+fn seconds(ns: u64) -> f64 {
+    count(ns) / 1e9
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    count(part) / count(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Moment, TreeClock};
+    use proptest::prelude::*;
+
+    fn cell(row: &Row, metric: Metric) -> Option<f64> {
+        row[metric as usize]
+    }
+
+    #[test]
+    fn reset_is_unknown_and_idle_is_zero() {
+        assert_eq!(growth(Some(100), Some(40)), None);
+        assert_eq!(growth(Some(100), Some(100)), Some(0.0));
+        assert_eq!(growth(None, Some(100)), None);
+    }
+
+    #[test]
+    fn the_counter_gives_the_sum_and_ticks_only_divide_it() {
+        let job = |clock_s: u64, user_ticks, system_ticks| JobReading {
+            pid: 7,
+            user_ticks,
+            system_ticks,
+            seen_cpu_ns: clock_s * 500_000_000,
+            clock: Some(TreeClock { cpu_ns: clock_s * 1_000_000_000, at_ns: 0 }),
+            ..JobReading::default()
+        };
+        let before = Snapshot { job: Some(job(1, 10, 10)), ..Snapshot::default() };
+        let after = Snapshot {
+            job: Some(job(3, 40, 20)),
+            at: Moment { wall_ns: 0, monotonic_ns: 1 },
+            ..Snapshot::default()
+        };
+        let row = row(&before, &after, Rates::default());
+        assert_eq!(
+            (cell(&row, Metric::ProcessUtime), cell(&row, Metric::ProcessStime)),
+            (Some(1.5), Some(0.5))
+        );
+        assert_eq!(cell(&row, Metric::CpuSeen), Some(1.0));
+        assert_eq!(cell(&row, Metric::MemoryFree), None, "not measured is empty");
+    }
+
+    #[test]
+    fn a_disk_that_came_in_between_has_no_interval_and_one_that_went_back_none_is_known() {
+        let disk = |name: &str, read| Device { name: name.as_bytes().into(), inbound: read, outbound: 0 };
+        let before = [disk("vda", 10)];
+        assert_eq!(devices_growth(Some(&before), Some(&[disk("vda", 15), disk("vdb", 99)])), Some((5, 0)));
+        assert_eq!(devices_growth(Some(&before), Some(&[disk("vda", 9)])), None);
+        assert_eq!(devices_growth(Some(&before), Some(&[])), Some((0, 0)));
+    }
+
+    #[test]
+    fn a_short_last_row_looks_back_where_the_counter_steps() {
+        let ms = 1_000_000;
+        let mut usage = Usage::default();
+        assert_eq!(usage.add(0, 0, false), None);
+        assert_eq!(usage.add(1000 * ms, 1000 * ms, false), Some(1.0));
+        // A tick of 10 ms falls into a row of 2 ms: 5 CPUs by the row alone.
+        let last = usage.add(1002 * ms, 1010 * ms, false).unwrap();
+        assert!((1.0..1.01).contains(&last), "{last}");
+        assert_eq!(Usage::default().add(0, 0, true), None);
+    }
+
+    proptest! {
+        /// Whatever the interval, a stepping counter of n busy CPUs never shows more than 1.1 n.
+        #[test]
+        fn steps_never_look_like_more_cpus_than_there_are(interval_ms in 1_u64..400, cpus in 1_u64..64) {
+            let mut usage = Usage::default();
+            for tick in 0..500 {
+                let at_ms = tick * interval_ms;
+                let stepped_ms = at_ms / 10 * 10 * cpus;
+                if let Some(cores) = usage.add(at_ms * 1_000_000, stepped_ms * 1_000_000, false) {
+                    prop_assert!(cores <= 1.1 * count(cpus) + 1e-9, "{cores} of {cpus}");
+                }
+            }
+        }
+
+        /// Any two snapshots of counters make a row without a negative or infinite cell.
+        #[test]
+        fn no_cell_is_negative_or_infinite(then in any::<[u64; 6]>(), now in any::<[u64; 6]>()) {
+            let snapshot = |v: [u64; 6]| Snapshot {
+                at: Moment { wall_ns: v[0], monotonic_ns: v[1] },
+                throttled_ns: Some(v[2]),
+                job: Some(JobReading { pid: 1, seen_cpu_ns: v[3], user_ticks: v[4] >> 1, system_ticks: v[5] >> 1,
+                    read_bytes: Some(v[4]), ..JobReading::default() }),
+                disks: Some(vec![Device { name: (*b"d").into(), inbound: v[4], outbound: v[5] }]),
+                ..Snapshot::default()
+            };
+            for value in row(&snapshot(then), &snapshot(now), Rates::default()).into_iter().flatten() {
+                prop_assert!(value.is_finite() && value >= 0.0, "{value}");
+            }
+        }
+    }
+}

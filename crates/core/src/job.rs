@@ -1,0 +1,230 @@
+//! The job at one moment: its tree, what it spent and what it holds, as one [`JobReading`].
+//!
+//! In:  the machine's process list and fork counter, each member's files, the children that we reaped.
+//! Out: cumulative amounts that never fall, and levels. `diff` makes the row.
+
+use crate::config::Config;
+use crate::counter::TreeCounter;
+use crate::error::SourceError;
+use crate::ledger::{Account, Ledger, Reaped, Totals};
+use crate::memory::Memory;
+use crate::root::Root;
+use crate::snapshot::{JobReading, Snapshot};
+use crate::source::procfs::parse_pid_io;
+use crate::tree::{Member, Tree, pid_path};
+
+/// Where the sampling thread lives: in the job's root process its CPU time must be taken out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampler {
+    /// A thread of process `pid`, which has spent `cpu_ns` so far.
+    InsideOf {
+        /// The host process.
+        pid: u32,
+        /// Spent by the sampling thread.
+        cpu_ns: u64,
+    },
+    /// A process that is not the job's.
+    Outside,
+}
+
+/// A job that is followed.
+#[derive(Debug)]
+pub struct Job {
+    pid: u32,
+    with_children: bool,
+    tree: Tree,
+    ledger: Ledger,
+    memory: Memory,
+    counter: Option<TreeCounter>,
+    accounts: Vec<Account>,
+    buffer: Vec<u8>,
+    ns_per_tick: u64,
+    io_known: bool,
+    io_denied: bool,
+}
+
+impl Job {
+    /// Follows process `pid`. `reaper` is ours where orphans come to us, `known` are processes older than the job.
+    #[must_use]
+    pub fn new(
+        root: &Root,
+        pid: u32,
+        config: &Config,
+        reaper: Option<u32>,
+        known: Vec<u32>,
+        counter: Option<TreeCounter>,
+    ) -> Self {
+        Self {
+            pid,
+            with_children: config.children,
+            tree: Tree::new(root, pid, config.children, reaper, known),
+            ledger: Ledger::default(),
+            memory: Memory::default(),
+            // An inherited counter would count the children too.
+            counter: counter.filter(|_| config.children),
+            accounts: Vec::new(),
+            buffer: Vec::new(),
+            ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
+            io_known: false,
+            io_denied: false,
+        }
+    }
+
+    /// Sets the counter that sees the whole tree.
+    pub fn count_with(&mut self, counter: TreeCounter) {
+        self.counter = Some(counter).filter(|_| self.with_children);
+    }
+
+    /// Members at the last look.
+    #[must_use]
+    pub fn members(&self) -> &[Member] {
+        self.tree.members()
+    }
+
+    /// Whether the root was there and alive at the last look.
+    #[must_use]
+    pub fn is_root_alive(&self) -> bool {
+        self.tree.root_member().is_some_and(|member| !member.stat.is_zombie())
+    }
+
+    /// How CPU time is counted.
+    #[must_use]
+    pub fn cpu_source(&self) -> &'static str {
+        self.counter.as_ref().map_or("procfs", TreeCounter::name)
+    }
+
+    /// Whether CPU time is exact at any moment, or steps with the scheduler's ticks.
+    #[must_use]
+    pub fn is_continuous(&self) -> bool {
+        self.counter.as_ref().is_some_and(TreeCounter::is_continuous)
+    }
+
+    /// CPU time of ended processes that nobody received: their last part was not seen.
+    #[must_use]
+    pub const fn unreceived_cpu_ns(&self) -> u64 {
+        self.ledger.unreceived_cpu_ns()
+    }
+
+    /// Whether some member's storage bytes could not be read.
+    #[must_use]
+    pub const fn is_io_denied(&self) -> bool {
+        self.io_denied
+    }
+
+    /// Looks at the job now; `snapshot` has the machine's side of the same moment.
+    ///
+    /// # Errors
+    /// Where the root is there and cannot be read.
+    pub fn read(
+        &mut self,
+        root: &Root,
+        snapshot: &Snapshot,
+        interval_ns: u64,
+        reaped: &[Reaped],
+        sampler: Sampler,
+    ) -> Result<JobReading, SourceError> {
+        let pids = snapshot.pids.as_deref().unwrap_or_default();
+        self.tree.update(root, pids, snapshot.cpu.map(|cpu| cpu.forks))?;
+        self.accounts.clear();
+        for at in 0..self.tree.members().len() {
+            if let Some(member) = self.tree.members().get(at).copied() {
+                let account = self.account(root, &member, sampler);
+                self.accounts.push(account);
+            }
+        }
+        self.ledger.settle(&self.accounts, reaped);
+        // Once the root has ended, what is left of the tree says nothing about what the job needs.
+        if self.is_root_alive() {
+            self.memory.look(root, self.tree.members(), snapshot.at.monotonic_ns, interval_ns);
+        }
+        Ok(self.reading(root))
+    }
+
+    fn reading(&mut self, root: &Root) -> JobReading {
+        let alive = || self.tree.members().iter().filter(|member| !member.stat.is_zombie());
+        let level = self.memory.level();
+        let totals = self.ledger.totals();
+        let children = alive().filter(|member| member.pid != self.pid).count() as u64;
+        JobReading {
+            pid: self.pid,
+            children: self.with_children.then_some(children),
+            seen_cpu_ns: totals.cpu_ns,
+            user_ticks: totals.user_ticks,
+            system_ticks: totals.system_ticks,
+            clock: self.counter.as_ref().and_then(|counter| counter.read(root)),
+            read_bytes: self.io_known.then_some(totals.read_bytes),
+            write_bytes: self.io_known.then_some(totals.write_bytes),
+            major_faults: totals.major_faults,
+            memory_kib: level.map(|level| level.memory_kib),
+            memory_peak_kib: self.memory.peak_kib(),
+            rss_kib: level.map(|level| level.rss_kib),
+            swap_kib: level.map(|level| level.swap_kib),
+            threads: Some(alive().map(|member| member.stat.threads).sum()),
+        }
+    }
+
+    /// A row was made of the last reading: peaks are of the next interval from here on.
+    pub fn start_interval(&mut self) {
+        let _ = self.memory.take_peak_kib();
+    }
+
+    /// A process of the job was once this large. Proves a peak only where no mark that we saw explains it.
+    pub fn prove_single_peak(&mut self, rss_kib: u64) {
+        if self.memory.largest_peak_rss_kib().is_none_or(|seen_kib| seen_kib < rss_kib) {
+            self.memory.prove_peak(rss_kib);
+        }
+    }
+
+    fn account(&mut self, root: &Root, member: &Member, sampler: Sampler) -> Account {
+        let stat = &member.stat;
+        let (waited_user, waited_system) =
+            if self.with_children { (stat.cutime_ticks, stat.cstime_ticks) } else { (0, 0) };
+        let ticks_ns = |ticks: u64| ticks.saturating_mul(self.ns_per_tick);
+        let mut own_ns = root
+            .process_cpu_ns(member.pid)
+            .unwrap_or_else(|| ticks_ns(stat.utime_ticks.saturating_add(stat.stime_ticks)));
+        if let Sampler::InsideOf { pid, cpu_ns } = sampler
+            && pid == member.pid
+        {
+            own_ns = own_ns.saturating_sub(cpu_ns);
+        }
+        let waited_ns = ticks_ns(waited_user.saturating_add(waited_system));
+        let (read_bytes, write_bytes) = self.storage_bytes(root, member);
+        let storage =
+            Totals { read_bytes, write_bytes, major_faults: stat.major_faults, ..Totals::default() };
+        Account {
+            pid: member.pid,
+            start_ticks: stat.start_ticks,
+            ppid: stat.ppid,
+            spent: Totals {
+                cpu_ns: own_ns.saturating_add(waited_ns),
+                user_ticks: stat.utime_ticks.saturating_add(waited_user),
+                system_ticks: stat.stime_ticks.saturating_add(waited_system),
+                ..storage
+            },
+            // For storage and faults the kernel does not tell apart what was received.
+            received: Totals {
+                cpu_ns: waited_ns,
+                user_ticks: waited_user,
+                system_ticks: waited_system,
+                ..storage
+            },
+        }
+    }
+
+    fn storage_bytes(&mut self, root: &Root, member: &Member) -> (u64, u64) {
+        let text = root.read(pid_path(member.pid, "io").as_str(), &mut self.buffer);
+        match text.map(parse_pid_io) {
+            Ok(Ok(io)) => {
+                self.io_known = true;
+                (io.read_bytes, io.write_bytes)
+            }
+            other => {
+                self.io_denied |= matches!(other, Err(SourceError::Denied { .. }));
+                // What was read before stays: the process may have ended between two files.
+                let known = self.ledger.account(member.pid, member.stat.start_ticks);
+                known.map_or((0, 0), |account| (account.spent.read_bytes, account.spent.write_bytes))
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Rows on disk as they come, so that they survive a kill of the tracker or of the job.
+//!
+//! In:  rows, one at a time. Out: the same rows, up to the last one that was written whole.
+//!
+//! The file starts with one line of JSON: the format's version, the columns, and the recording's head. Then
+//! records: length (u16), bitmap of the cells that hold a value (u64), those values (f64), CRC-32 of all that;
+//! little-endian. A torn or damaged record ends the reading: what stands before it is good.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::metric::{Metric, Row, Table};
+
+const VERSION: u32 = 1;
+/// The longest head that is believed: command lines are long, but not that long.
+const MOST_HEAD_BYTES: u64 = 16 << 20;
+
+const _: () = assert!(Metric::ALL.len() <= 64, "the bitmap of a record has 64 bits");
+
+/// Why a file is no journal of ours.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// Reading failed.
+    #[error("cannot read `{path}`")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its first line is not a head.
+    #[error("`{path}` is no journal of resource-tracker: {why}")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+#[derive(Deserialize, Serialize)]
+struct Head {
+    resource_tracker_journal: u32,
+    columns: Vec<String>,
+    recording: serde_json::Value,
+}
+
+fn column_name(metric: Metric) -> String {
+    match metric.table() {
+        Table::Every => metric.column().to_owned(),
+        table => format!("{}.{}", table.key(), metric.column()),
+    }
+}
+
+/// Who holds the file open between two rows.
+#[derive(Debug)]
+enum Handle {
+    /// We are a process of our own: the file stays open.
+    Open(File),
+    /// We are a guest in somebody's process, who may close or reuse any descriptor: opened for each row.
+    Anew,
+}
+
+/// A journal that is being written.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    handle: Handle,
+    length: u64,
+    record: Vec<u8>,
+}
+
+impl Journal {
+    /// Starts a journal at `path`, which must not exist; readable by its owner only.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create(path: &Path, recording: serde_json::Value, as_guest: bool) -> io::Result<Self> {
+        let mut file = OpenOptions::new().create_new(true).append(true).mode(0o600).open(path)?;
+        let columns = Metric::ALL.iter().copied().map(column_name).collect();
+        let mut head = serde_json::to_vec(&Head { resource_tracker_journal: VERSION, columns, recording })?;
+        head.push(b'\n');
+        file.write_all(&head)?;
+        let handle = if as_guest { Handle::Anew } else { Handle::Open(file) };
+        Ok(Self { path: path.to_owned(), handle, length: head.len() as u64, record: Vec::with_capacity(512) })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends a row in one write.
+    ///
+    /// # Errors
+    /// What the file system says (a full disk, say); the file then still ends with a whole row.
+    pub fn append(&mut self, row: &Row) -> io::Result<()> {
+        encode(row, &mut self.record);
+        let mut opened;
+        let file = match &mut self.handle {
+            Handle::Open(file) => file,
+            Handle::Anew => {
+                opened = OpenOptions::new().append(true).open(&self.path)?;
+                &mut opened
+            }
+        };
+        let written = file.write_all(&self.record);
+        if written.is_ok() {
+            self.length += self.record.len() as u64;
+        } else {
+            // Part of a record would hide all that follow it.
+            file.set_len(self.length)?;
+        }
+        written
+    }
+}
+
+fn encode(row: &Row, record: &mut Vec<u8>) {
+    record.clear();
+    record.extend_from_slice(&[0; 2 + 8]);
+    let mut present = 0_u64;
+    for (bit, cell) in row.iter().enumerate() {
+        if let Some(value) = cell {
+            present |= 1 << bit;
+            record.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+    let length = u16::try_from(record.len() - 2).unwrap_or(u16::MAX);
+    for (place, byte) in record.iter_mut().zip(length.to_le_bytes().into_iter().chain(present.to_le_bytes()))
+    {
+        *place = byte;
+    }
+    let checksum = crc32fast::hash(record);
+    record.extend_from_slice(&checksum.to_le_bytes());
+}
+
+/// A journal that is being read.
+#[derive(Debug)]
+pub struct Reader {
+    file: BufReader<File>,
+    /// What the writer said about the recording.
+    pub recording: serde_json::Value,
+    columns: Vec<Option<Metric>>,
+    first_record: u64,
+    record: Vec<u8>,
+}
+
+impl Reader {
+    /// Opens a journal, also one that is still being written.
+    ///
+    /// # Errors
+    /// Where it cannot be read or is no journal.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        let io_error = |source| JournalError::Io { path: path.to_owned(), source };
+        let foreign = |why: &str| JournalError::Foreign { path: path.to_owned(), why: why.to_owned() };
+        let mut file = BufReader::with_capacity(32 << 10, File::open(path).map_err(io_error)?);
+        let mut line = Vec::new();
+        let first_record =
+            (&mut file).take(MOST_HEAD_BYTES).read_until(b'\n', &mut line).map_err(io_error)? as u64;
+        if line.pop() != Some(b'\n') {
+            return Err(foreign("its first line is cut off"));
+        }
+        let head: Head = serde_json::from_slice(&line).map_err(|error| foreign(&error.to_string()))?;
+        if head.resource_tracker_journal != VERSION {
+            return Err(foreign(&format!(
+                "its version is {}, this program reads {VERSION}",
+                head.resource_tracker_journal
+            )));
+        }
+        if head.columns.len() > 64 {
+            return Err(foreign("it has more than 64 columns"));
+        }
+        // By name, so that a journal of another release is read as far as both know a column.
+        let find = |name: &String| Metric::ALL.iter().copied().find(|metric| column_name(*metric) == *name);
+        Ok(Self {
+            columns: head.columns.iter().map(find).collect(),
+            file,
+            recording: head.recording,
+            first_record,
+            record: Vec::new(),
+        })
+    }
+
+    /// Starts again with the first row.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn rewind(&mut self) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(self.first_record)).map(|_| ())
+    }
+
+    /// The next whole row; `None` at the end, or where the rest is torn.
+    pub fn next_row(&mut self) -> Option<Row> {
+        let mut length = [0; 2];
+        self.file.read_exact(&mut length).ok()?;
+        let body = usize::from(u16::from_le_bytes(length));
+        self.record.clear();
+        self.record.extend_from_slice(&length);
+        self.record.resize(2 + body + 4, 0);
+        self.file.read_exact(self.record.get_mut(2..)?).ok()?;
+        let (content, checksum) = self.record.split_last_chunk::<4>()?;
+        if crc32fast::hash(content) != u32::from_le_bytes(*checksum) {
+            return None;
+        }
+        let (present, mut values) = content.get(2..)?.split_first_chunk::<8>()?;
+        let present = u64::from_le_bytes(*present);
+        let mut row: Row = [None; Metric::ALL.len()];
+        for (bit, metric) in self.columns.iter().enumerate() {
+            if present & (1 << bit) == 0 {
+                continue;
+            }
+            let (value, rest) = values.split_first_chunk::<8>()?;
+            values = rest;
+            if let Some(cell) = metric.and_then(|metric| row.get_mut(metric as usize)) {
+                *cell = Some(f64::from_le_bytes(*value));
+            }
+        }
+        Some(row)
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Row;
+
+    fn next(&mut self) -> Option<Row> {
+        self.next_row()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn row(seed: f64) -> Row {
+        let mut row = [None; Metric::ALL.len()];
+        for (at, cell) in row.iter_mut().enumerate().filter(|(at, _)| at % 3 != 1) {
+            *cell = Some(seed + f64::from(u32::try_from(at).unwrap()));
+        }
+        row
+    }
+
+    fn written(as_guest: bool) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let mut journal = Journal::create(&path, serde_json::json!({"job": "a"}), as_guest).unwrap();
+        for seed in 0..10_u32 {
+            journal.append(&row(f64::from(seed))).unwrap();
+        }
+        (folder, path)
+    }
+
+    #[test]
+    fn rows_come_back_as_they_were_and_can_be_read_again() {
+        for as_guest in [false, true] {
+            let (_folder, path) = written(as_guest);
+            let mut reader = Reader::open(&path).unwrap();
+            assert_eq!(reader.recording, serde_json::json!({"job": "a"}));
+            let first: Vec<Row> = reader.by_ref().collect();
+            reader.rewind().unwrap();
+            assert_eq!(first, (0..10_u32).map(|seed| row(f64::from(seed))).collect::<Vec<_>>());
+            assert_eq!(reader.collect::<Vec<_>>(), first);
+        }
+    }
+
+    #[test]
+    fn a_torn_tail_costs_one_row_wherever_it_is_torn() {
+        let (_folder, path) = written(false);
+        let whole = std::fs::read(&path).unwrap();
+        let record = (whole.len() - whole.iter().position(|byte| *byte == b'\n').unwrap() - 1) / 10;
+        for cut in 1..record {
+            std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
+            assert_eq!(Reader::open(&path).unwrap().count(), 9, "{cut} bytes cut");
+        }
+    }
+
+    proptest! {
+        /// No byte of a journal can make the reader panic, or invent a row that was not written.
+        #[test]
+        fn a_damaged_journal_gives_a_prefix_of_its_rows(at in 0_usize..4_000, byte: u8) {
+            let (_folder, path) = written(false);
+            let mut bytes = std::fs::read(&path).unwrap();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            std::fs::write(&path, &bytes).unwrap();
+            let head = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+            if let Ok(reader) = Reader::open(&path) {
+                let rows: Vec<_> = reader.collect();
+                if at > head {
+                    let expected: Vec<_> = (0..10_u32).map(|seed| row(f64::from(seed))).collect();
+                    prop_assert!(expected.starts_with(&rows));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! How much memory the job holds, and the most it held between two looks.
+//!
+//! In:  each member's RSS and its high-water mark at every look; PSS by walking a process's pages.
+//! Out: PSS of the tree (between walks: the last PSS and the growth of RSS since), and the proved peak.
+//!
+//! A walk holds a lock that the job may need and takes milliseconds for a big process, so each process is
+//! walked at most for [`SHARE`] of the time, and a tick spends no more than that share of its interval on
+//! walks; those never walked and those that changed most come first.
+
+use crate::error::SourceError;
+use crate::root::Root;
+use crate::source::procfs::{parse_pid_status, parse_pss_kib};
+use crate::tree::{Member, pid_path};
+
+/// A hundredth of the time may go into walks.
+const SHARE: u64 = 100;
+/// A tick of a long interval still must not take long.
+const MOST_PER_TICK_NS: u64 = 50_000_000;
+/// A process that was never walked is worth more: its shared pages would count in full until then.
+const FIRST_WALKS: u64 = 5;
+
+/// One process at the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Held {
+    pid: u32,
+    start_ticks: u64,
+    rss_kib: u64,
+    peak_rss_kib: Option<u64>,
+    swap_kib: Option<u64>,
+    walk: Option<Walk>,
+    /// No walk is to be had: another user's process, or a kernel without `smaps_rollup`.
+    unwalkable: bool,
+}
+
+/// A walk over a process's pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Walk {
+    at_ns: u64,
+    cost_ns: u64,
+    pss_kib: u64,
+    rss_kib: u64,
+}
+
+impl Held {
+    /// The last PSS and the growth of RSS since; RSS where there was no walk.
+    fn memory_kib(&self) -> u64 {
+        match self.walk {
+            Some(walk) if self.rss_kib >= walk.rss_kib => walk.pss_kib + (self.rss_kib - walk.rss_kib),
+            Some(walk) => walk.pss_kib.saturating_sub(walk.rss_kib - self.rss_kib),
+            None => self.rss_kib,
+        }
+    }
+
+    fn is_due(&self, now_ns: u64) -> bool {
+        !self.unwalkable
+            && self
+                .walk
+                .is_none_or(|walk| now_ns.saturating_sub(walk.at_ns) >= walk.cost_ns.saturating_mul(SHARE))
+    }
+
+    /// Those never walked first, then those that changed most, then the oldest walk.
+    fn urgency(&self) -> (bool, u64, u64) {
+        self.walk.map_or((true, self.rss_kib, 0), |walk| {
+            (false, self.rss_kib.abs_diff(walk.rss_kib), u64::MAX - walk.at_ns)
+        })
+    }
+}
+
+/// Memory of the whole tree at one look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Level {
+    /// PSS, or the best estimate of it.
+    pub memory_kib: u64,
+    /// RSS summed.
+    pub rss_kib: u64,
+    /// Swap summed.
+    pub swap_kib: u64,
+}
+
+/// The job's memory, followed from look to look.
+#[derive(Debug, Default)]
+pub struct Memory {
+    held: Vec<Held>,
+    level: Option<Level>,
+    peak_kib: Option<u64>,
+    has_looked: bool,
+    buffer: Vec<u8>,
+    page_kib: u64,
+}
+
+impl Memory {
+    /// Looks at all members. A job of which nothing is alive keeps its last level.
+    pub fn look(&mut self, root: &Root, members: &[Member], now_ns: u64, interval_ns: u64) {
+        if self.page_kib == 0 {
+            self.page_kib = rustix::param::page_size() as u64 / 1024;
+        }
+        let before = std::mem::take(&mut self.held);
+        for member in members.iter().filter(|member| !member.stat.is_zombie()) {
+            let known = find(&before, member).copied().unwrap_or_default();
+            let status = self.status(root, member.pid);
+            self.held.push(Held {
+                pid: member.pid,
+                start_ticks: member.stat.start_ticks,
+                rss_kib: member.stat.rss_pages.saturating_mul(self.page_kib),
+                peak_rss_kib: status.0,
+                swap_kib: status.1,
+                ..known
+            });
+        }
+        if self.held.is_empty() {
+            return;
+        }
+        self.walk_those_due(root, now_ns, interval_ns);
+        let mut level = Level::default();
+        for held in &self.held {
+            level.memory_kib = level.memory_kib.saturating_add(held.memory_kib());
+            level.rss_kib = level.rss_kib.saturating_add(held.rss_kib);
+            level.swap_kib = level.swap_kib.saturating_add(held.swap_kib.unwrap_or(0));
+        }
+        self.level = Some(level);
+        let rise_kib = if self.has_looked { largest_rise_kib(&before, &self.held) } else { 0 };
+        self.prove_peak(level.memory_kib.saturating_add(rise_kib));
+        self.has_looked = true;
+    }
+
+    /// Takes note that the job held this much at some moment of the interval.
+    pub fn prove_peak(&mut self, kib: u64) {
+        self.peak_kib = self.peak_kib.max(Some(kib));
+    }
+
+    /// The largest high-water mark of any member at the last look.
+    #[must_use]
+    pub fn largest_peak_rss_kib(&self) -> Option<u64> {
+        self.held.iter().filter_map(|held| held.peak_rss_kib).max()
+    }
+
+    /// The level at the last look that found anybody alive.
+    #[must_use]
+    pub const fn level(&self) -> Option<Level> {
+        self.level
+    }
+
+    /// The most that was proved since this was last asked; the level at least.
+    pub fn take_peak_kib(&mut self) -> Option<u64> {
+        let level = self.level.map(|level| level.memory_kib);
+        self.peak_kib.take().max(level)
+    }
+
+    /// The same, without starting a new interval.
+    #[must_use]
+    pub fn peak_kib(&self) -> Option<u64> {
+        self.peak_kib.max(self.level.map(|level| level.memory_kib))
+    }
+
+    fn status(&mut self, root: &Root, pid: u32) -> (Option<u64>, Option<u64>) {
+        let text = root.read(pid_path(pid, "status").as_str(), &mut self.buffer);
+        text.ok()
+            .and_then(|text| parse_pid_status(text).ok())
+            .map_or((None, None), |s| (s.peak_rss_kib, s.swap_kib))
+    }
+
+    fn walk_those_due(&mut self, root: &Root, now_ns: u64, interval_ns: u64) {
+        let mut due: Vec<usize> =
+            (0..self.held.len()).filter(|at| self.held.get(*at).is_some_and(|h| h.is_due(now_ns))).collect();
+        due.sort_by_key(|at| std::cmp::Reverse(self.held.get(*at).map(Held::urgency)));
+        let budget_ns = (interval_ns / SHARE).min(MOST_PER_TICK_NS);
+        let mut spent_ns = 0;
+        for at in due {
+            let Some(held) = self.held.get_mut(at) else { continue };
+            let allowed_ns = if held.walk.is_none() { budget_ns * FIRST_WALKS } else { budget_ns };
+            // The cost of the last walk is known: one that would not fit any more waits.
+            let expected_ns = held.walk.map_or(0, |walk| walk.cost_ns);
+            if spent_ns > 0 && spent_ns + expected_ns > allowed_ns {
+                continue;
+            }
+            let start_ns = monotonic_ns();
+            let text = root.read(pid_path(held.pid, "smaps_rollup").as_str(), &mut self.buffer);
+            match text.map(parse_pss_kib) {
+                Ok(Ok(Some(pss_kib))) => {
+                    let cost_ns = monotonic_ns().saturating_sub(start_ns);
+                    held.walk = Some(Walk { at_ns: now_ns, cost_ns, pss_kib, rss_kib: held.rss_kib });
+                    spent_ns += cost_ns;
+                }
+                // Ended meanwhile, or without memory: what is known stays.
+                Ok(_) | Err(SourceError::Gone { .. }) => {}
+                Err(_) => held.unwalkable = true,
+            }
+        }
+    }
+}
+
+fn find<'h>(held: &'h [Held], member: &Member) -> Option<&'h Held> {
+    let at = held.binary_search_by_key(&member.pid, |held| held.pid).ok()?;
+    held.get(at).filter(|held| held.start_ticks == member.stat.start_ticks)
+}
+
+/// How far one process rose above its RSS at both ends of the interval; peaks of several do not add up.
+///
+/// Only a mark that rose between the two looks was set in this interval; that of a process which was not
+/// there at the first look was set since then as a whole.
+fn largest_rise_kib(before: &[Held], now: &[Held]) -> u64 {
+    now.iter()
+        .filter_map(|held| {
+            let then =
+                before.binary_search_by_key(&held.pid, |other| other.pid).ok().and_then(|at| before.get(at));
+            let then = then.filter(|then| then.start_ticks == held.start_ticks).copied().unwrap_or_default();
+            let mark_kib = held.peak_rss_kib?;
+            (then.peak_rss_kib < Some(mark_kib))
+                .then(|| mark_kib.saturating_sub(held.rss_kib.max(then.rss_kib)))
+        })
+        .max()
+        .unwrap_or(0)
+}
+
+fn monotonic_ns() -> u64 {
+    crate::snapshot::Moment::now().monotonic_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(pid: u32, rss_kib: u64, peak_rss_kib: u64) -> Held {
+        Held { pid, rss_kib, peak_rss_kib: Some(peak_rss_kib), ..Held::default() }
+    }
+
+    #[test]
+    fn only_a_mark_that_rose_counts_and_marks_are_never_summed() {
+        let before = [held(1, 100, 900), held(2, 100, 200)];
+        assert_eq!(largest_rise_kib(&before, &[held(1, 100, 900), held(2, 100, 200)]), 0, "old marks");
+        assert_eq!(largest_rise_kib(&before, &[held(1, 100, 900), held(2, 150, 700)]), 550);
+        assert_eq!(
+            largest_rise_kib(&before, &[held(1, 400, 1_000), held(2, 150, 700)]),
+            600,
+            "the larger, not the sum"
+        );
+        assert_eq!(
+            largest_rise_kib(&before, &[held(3, 50, 300)]),
+            250,
+            "a process that is new rose from nothing"
+        );
+    }
+
+    #[test]
+    fn between_walks_memory_follows_rss() {
+        let walk = Walk { at_ns: 0, cost_ns: 1_000, pss_kib: 60, rss_kib: 100 };
+        let at = |rss_kib| Held { rss_kib, walk: Some(walk), ..Held::default() }.memory_kib();
+        assert_eq!((at(100), at(130), at(50), at(10)), (60, 90, 10, 0));
+    }
+
+    #[test]
+    fn a_costly_walk_is_not_repeated_for_a_hundred_times_its_cost() {
+        let walk = Walk { at_ns: 1_000, cost_ns: 7_000_000, pss_kib: 1, rss_kib: 1 };
+        let held = Held { walk: Some(walk), ..Held::default() };
+        assert!(!held.is_due(600_000_000));
+        assert!(held.is_due(700_001_000));
+    }
+}

@@ -1,0 +1,351 @@
+//! The only door to `/proc`, `/sys` and the like.
+//!
+//! In:  a path as it is on a host (`/proc/stat`).
+//! Out: the bytes behind it, of this host or of a recorded tree that stands in for one.
+//! Not here: what the bytes mean (`source`).
+//!
+//! A recorded tree holds `proc/…` and `sys/…` as plain files, and `statvfs` with lines of
+//! `<mount point> <block size> <blocks> <free> <available>` for what is a system call on a host.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Mode, OFlags, RawDir};
+
+use crate::error::SourceError;
+use crate::sys;
+
+/// Sizes of a file system, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// All of it.
+    pub total_bytes: u64,
+    /// Not taken by files, reserved blocks included.
+    pub unused_bytes: u64,
+    /// What a plain user can still write.
+    pub available_bytes: u64,
+}
+
+/// One reading as it was made, for the bench that measures us against the bare readings.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// open, read, close.
+    Read(String),
+    /// pread of a descriptor that is kept.
+    Pread(String),
+    /// Seek to the start of a kept directory, and list it.
+    List(String),
+    /// statvfs of a mount point.
+    Statvfs(String),
+    /// A poll for changes of a kept file.
+    Poll(String),
+    /// `clock_gettime` of a process's CPU clock.
+    CpuClock(u32),
+    /// `clock_gettime` of one of our own clocks.
+    OwnClock,
+    /// read of an inherited counter.
+    Counter,
+}
+
+/// Where the files are: this host, or a recorded tree.
+#[derive(Debug)]
+pub struct Root {
+    /// `None` for the host itself.
+    tree: Option<PathBuf>,
+    base: OwnedFd,
+    proc: OwnedFd,
+    logging: AtomicBool,
+    log: Mutex<Vec<Access>>,
+}
+
+/// A file that stays open and is read anew from its start at each tick.
+#[derive(Debug)]
+pub struct Kept {
+    fd: OwnedFd,
+    path: String,
+}
+
+/// How a kernel file comes out of `read(2)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// The kernel makes the whole text at once: one call gets it all.
+    Whole,
+    /// The kernel makes it record by record and hands out a page or less at a time.
+    Records,
+    /// The same with records of any length: only an empty read is the end.
+    LongRecords,
+}
+
+/// A short read of a file of records is its end when less than this came: no record is that long.
+const HALF_PAGE: usize = 2048;
+
+impl Root {
+    /// This host.
+    ///
+    /// # Errors
+    /// When there is no `/proc`.
+    pub fn host() -> Result<Self, SourceError> {
+        Self::open_at(None, Path::new("/"))
+    }
+
+    /// A recorded tree.
+    ///
+    /// # Errors
+    /// When it is no folder, or has no `proc` in it.
+    pub fn recorded(tree: &Path) -> Result<Self, SourceError> {
+        Self::open_at(Some(tree.to_owned()), tree)
+    }
+
+    fn open_at(tree: Option<PathBuf>, base: &Path) -> Result<Self, SourceError> {
+        let open = |path: &Path, flags: OFlags| {
+            rustix::fs::open(path, flags | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(|errno| SourceError::from_errno(&path.to_string_lossy(), errno))
+        };
+        Ok(Self {
+            base: open(base, OFlags::PATH)?,
+            proc: open(&base.join("proc"), OFlags::RDONLY)?,
+            tree,
+            logging: AtomicBool::new(false),
+            log: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Whether this is a recorded tree, where live interfaces (clocks, counters) do not exist.
+    #[must_use]
+    pub const fn is_recorded(&self) -> bool {
+        self.tree.is_some()
+    }
+
+    /// From now on, writes down every access; gives what was written so far.
+    pub fn log_accesses(&self, on: bool) -> Vec<Access> {
+        self.logging.store(on, Ordering::Relaxed);
+        self.log.lock().map(|mut log| std::mem::take(&mut *log)).unwrap_or_default()
+    }
+
+    pub(crate) fn note(&self, access: impl FnOnce() -> Access) {
+        if self.logging.load(Ordering::Relaxed)
+            && let Ok(mut log) = self.log.lock()
+        {
+            log.push(access());
+        }
+    }
+
+    fn open(&self, path: &str) -> Result<OwnedFd, SourceError> {
+        let (dir, below) = match path.strip_prefix("/proc/") {
+            Some(below) => (&self.proc, below),
+            None => (&self.base, path.trim_start_matches('/')),
+        };
+        rustix::fs::openat(dir, below, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| SourceError::from_errno(path, errno))
+    }
+
+    /// Opens, reads whole and closes a file. `buffer` is emptied first and only ever grows.
+    ///
+    /// # Errors
+    /// [`SourceError`] by what the kernel says.
+    pub fn read<'b>(&self, path: &str, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], SourceError> {
+        self.note(|| Access::Read(path.to_owned()));
+        let fd = self.open(path)?;
+        let mut filled = 0;
+        buffer.resize(buffer.capacity().max(2 * HALF_PAGE), 0);
+        loop {
+            let space = buffer.get_mut(filled..).unwrap_or_default();
+            let got = retry(|| rustix::io::read(&fd, &mut *space))
+                .map_err(|errno| SourceError::from_errno(path, errno))?;
+            filled += got;
+            // Room to spare means that the text was whole: the files read here are made in one piece.
+            if got == 0 || filled < buffer.len() {
+                break;
+            }
+            buffer.resize(buffer.len() * 2, 0);
+        }
+        Ok(buffer.get(..filled).unwrap_or_default())
+    }
+
+    /// As text, for small files off the hot path; `None` where there is none, or none that can be read.
+    #[must_use]
+    pub fn text(&self, path: &str) -> Option<String> {
+        let mut buffer = Vec::new();
+        let bytes = self.read(path, &mut buffer).ok()?;
+        Some(String::from_utf8_lossy(bytes).trim().to_owned())
+    }
+
+    /// Opens a file to be read again and again.
+    ///
+    /// # Errors
+    /// [`SourceError`] by what the kernel says.
+    pub fn keep(&self, path: &str) -> Result<Kept, SourceError> {
+        Ok(Kept { fd: self.open(path)?, path: path.to_owned() })
+    }
+
+    /// The text of a kept file as it is now.
+    ///
+    /// # Errors
+    /// [`SourceError`] by what the kernel says.
+    pub fn reread<'b>(
+        &self,
+        kept: &Kept,
+        shape: Shape,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8], SourceError> {
+        self.note(|| Access::Pread(kept.path.clone()));
+        let fail = |errno| SourceError::from_errno(&kept.path, errno);
+        buffer.resize(buffer.capacity().max(2 * HALF_PAGE), 0);
+        let mut filled = 0;
+        loop {
+            let space = buffer.get_mut(filled..).unwrap_or_default();
+            let got = retry(|| rustix::io::pread(&kept.fd, &mut *space, filled as u64)).map_err(fail)?;
+            filled += got;
+            let ended = match shape {
+                Shape::Whole => filled < buffer.len(),
+                Shape::Records => got < HALF_PAGE,
+                Shape::LongRecords => false,
+            };
+            if got == 0 || ended {
+                break;
+            }
+            if filled == buffer.len() {
+                buffer.resize(buffer.len() * 2, 0);
+            }
+        }
+        Ok(buffer.get(..filled).unwrap_or_default())
+    }
+
+    /// Whether a kept file such as `mountinfo` says that it has changed (`POLLERR | POLLPRI`, `proc(5)`).
+    ///
+    /// A recorded file never changes, so it is read at each tick as if it had.
+    #[must_use]
+    pub fn has_changed(&self, kept: &Kept) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        if self.is_recorded() {
+            return true;
+        }
+        self.note(|| Access::Poll(kept.path.clone()));
+        let mut fds = [PollFd::new(&kept.fd, PollFlags::PRI)];
+        // Where poll fails we cannot know, and reading again is the safe answer.
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+    }
+
+    /// All process ids in `/proc`, in ascending order.
+    ///
+    /// # Errors
+    /// [`SourceError`] by what the kernel says.
+    pub fn pids(&self, pids: &mut Vec<u32>, buffer: &mut Vec<u8>) -> Result<(), SourceError> {
+        self.note(|| Access::List("/proc".to_owned()));
+        let fail = |errno| SourceError::from_errno("/proc", errno);
+        pids.clear();
+        rustix::fs::seek(&self.proc, rustix::fs::SeekFrom::Start(0)).map_err(fail)?;
+        buffer.clear();
+        buffer.reserve(16 * HALF_PAGE);
+        let mut entries = RawDir::new(&self.proc, buffer.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            let entry = entry.map_err(fail)?;
+            let digits = entry.file_name().to_bytes().iter();
+            pids.extend(digits.copied().try_fold(0_u32, |pid, byte| match byte {
+                b'0'..=b'9' => pid.checked_mul(10)?.checked_add(u32::from(byte - b'0')),
+                _ => None,
+            }));
+        }
+        // The kernel lists in order; a folder on a disk does not.
+        if !pids.is_sorted() {
+            pids.sort_unstable();
+        }
+        Ok(())
+    }
+
+    /// Names in a directory, unsorted; empty where it does not exist.
+    #[must_use]
+    pub fn names(&self, path: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.on_disk(path)) else { return Vec::new() };
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// Whether a path exists.
+    #[must_use]
+    pub fn exists(&self, path: &str) -> bool {
+        fs::symlink_metadata(self.on_disk(path)).is_ok()
+    }
+
+    /// The path on this machine's disk.
+    #[must_use]
+    pub fn on_disk(&self, path: &str) -> PathBuf {
+        match &self.tree {
+            Some(tree) => tree.join(path.trim_start_matches('/')),
+            None => PathBuf::from(path),
+        }
+    }
+
+    /// Sizes of the file system that is mounted at `mount_point`.
+    ///
+    /// # Errors
+    /// [`SourceError`] by what the kernel says.
+    pub fn space(&self, mount_point: &str) -> Result<Space, SourceError> {
+        if self.is_recorded() {
+            return self.recorded_space(mount_point);
+        }
+        self.note(|| Access::Statvfs(mount_point.to_owned()));
+        let found =
+            rustix::fs::statvfs(mount_point).map_err(|errno| SourceError::from_errno(mount_point, errno))?;
+        space_of(found.f_frsize, found.f_blocks, found.f_bfree, found.f_bavail)
+            .ok_or_else(|| overflow(mount_point))
+    }
+
+    fn recorded_space(&self, mount_point: &str) -> Result<Space, SourceError> {
+        let unsupported = || SourceError::Unsupported { path: mount_point.into() };
+        let table = fs::read_to_string(self.on_disk("/statvfs")).map_err(|_| unsupported())?;
+        let line = table.lines().find_map(|line| line.strip_prefix(mount_point)?.strip_prefix(' '));
+        let numbers: Option<Vec<u64>> = line
+            .ok_or_else(unsupported)?
+            .split_ascii_whitespace()
+            .map(|number| number.parse().ok())
+            .collect();
+        match numbers.as_deref() {
+            Some([block_size, blocks, free, available]) => {
+                space_of(*block_size, *blocks, *free, *available).ok_or_else(|| overflow(mount_point))
+            }
+            _ => Err(unsupported()),
+        }
+    }
+
+    /// CPU time of a process in nanoseconds; a recorded tree has none, `stat` has ticks there.
+    #[must_use]
+    pub fn process_cpu_ns(&self, pid: u32) -> Option<u64> {
+        if self.is_recorded() {
+            return None;
+        }
+        self.note(|| Access::CpuClock(pid));
+        sys::process_cpu_ns(pid)
+    }
+
+    /// Where a symbolic link leads.
+    #[must_use]
+    pub fn link(&self, path: &str) -> Option<PathBuf> {
+        fs::read_link(self.on_disk(path)).ok()
+    }
+}
+
+fn space_of(block_size: u64, blocks: u64, free: u64, available: u64) -> Option<Space> {
+    Some(Space {
+        total_bytes: blocks.checked_mul(block_size)?,
+        unused_bytes: free.checked_mul(block_size)?,
+        available_bytes: available.checked_mul(block_size)?,
+    })
+}
+
+fn overflow(mount_point: &str) -> SourceError {
+    let source = io::Error::other("sizes beyond 2^64 bytes");
+    SourceError::Io { path: mount_point.into(), source }
+}
+
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(rustix::io::Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What the sources saw at one moment: raw counters and levels, in the kernel's own units.
+//!
+//! In:  filled by every `Source` in turn. Out: two of them make a row (`diff`).
+//! A field is `None` where its source gave nothing; its failure stands beside it.
+
+use crate::error::SourceError;
+use crate::source::procfs::{Meminfo, Stat};
+
+/// A moment by both clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Since 1970; may be stepped, so it only dates a row.
+    pub wall_ns: u64,
+    /// Since boot, never back; all lengths are differences of this.
+    pub monotonic_ns: u64,
+}
+
+impl Moment {
+    /// Now, by the two clocks of this machine.
+    #[must_use]
+    pub fn now() -> Self {
+        use rustix::time::{ClockId, clock_gettime};
+        let ns = |clock| {
+            let time = clock_gettime(clock);
+            u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+        };
+        Self { wall_ns: ns(ClockId::Realtime), monotonic_ns: ns(ClockId::Monotonic) }
+    }
+}
+
+/// Two counters of a named device: a disk's sectors, an interface's bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// As the kernel calls it.
+    pub name: Box<[u8]>,
+    /// Read or received.
+    pub inbound: u64,
+    /// Written or sent.
+    pub outbound: u64,
+}
+
+/// Disk space over all real file systems.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Size.
+    pub total_bytes: u64,
+    /// Taken, as `df` counts it.
+    pub used_bytes: u64,
+    /// What a plain user can still write.
+    pub free_bytes: u64,
+}
+
+/// Time in which some task waited, in µs since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// For a CPU.
+    pub cpu_us: Option<u64>,
+    /// For memory.
+    pub memory_us: Option<u64>,
+    /// For storage.
+    pub io_us: Option<u64>,
+}
+
+/// CPU time of the whole tree by a counter that misses nobody, and when it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeClock {
+    /// All CPU time so far.
+    pub cpu_ns: u64,
+    /// By the monotonic clock.
+    pub at_ns: u64,
+}
+
+/// What the job has spent so far and holds now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobReading {
+    /// The root of the tree.
+    pub pid: u32,
+    /// Descendants that are alive.
+    pub children: Option<u64>,
+    /// CPU time of processes that we saw, waited-for ones included; never falls.
+    pub seen_cpu_ns: u64,
+    /// User part of it by the kernel's ticks; only its growth against `system_ticks` means anything.
+    pub user_ticks: u64,
+    /// System part of it.
+    pub system_ticks: u64,
+    /// CPU time by the inherited counter or the job's cgroup, where there is one.
+    pub clock: Option<TreeClock>,
+    /// Read from storage so far; never falls.
+    pub read_bytes: Option<u64>,
+    /// Written to storage so far; never falls.
+    pub write_bytes: Option<u64>,
+    /// Faults that read from storage so far.
+    pub major_faults: u64,
+    /// PSS of the tree, or the best estimate of it.
+    pub memory_kib: Option<u64>,
+    /// The most memory that was proved since the last row.
+    pub memory_peak_kib: Option<u64>,
+    /// RSS summed.
+    pub rss_kib: Option<u64>,
+    /// Swap summed.
+    pub swap_kib: Option<u64>,
+    /// Threads.
+    pub threads: Option<u64>,
+}
+
+/// The tracker's own cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnCost {
+    /// CPU time of the sampling thread, or of the whole tracker where it is a process of its own.
+    pub cpu_ns: Option<u64>,
+    /// Resident memory, where it is a process of its own.
+    pub rss_kib: Option<u64>,
+}
+
+/// Everything at one moment.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    /// When it was taken.
+    pub at: Moment,
+    /// All processes of the machine, in ascending order.
+    pub pids: Option<Vec<u32>>,
+    /// CPU time of the machine.
+    pub cpu: Option<Stat>,
+    /// Memory of the machine.
+    pub memory: Option<Meminfo>,
+    /// Whole disks, in 512-byte sectors.
+    pub disks: Option<Vec<Device>>,
+    /// Real network interfaces, in bytes.
+    pub network: Option<Vec<Device>>,
+    /// Real file systems.
+    pub space: Option<DiskSpace>,
+    /// Pressure stall times.
+    pub pressure: Pressure,
+    /// How long our cgroup's CPU limit held tasks back, in ns.
+    pub throttled_ns: Option<u64>,
+    /// Memory charged to our cgroup.
+    pub cgroup_memory_bytes: Option<u64>,
+    /// The job.
+    pub job: Option<JobReading>,
+    /// The tracker itself.
+    pub own: OwnCost,
+    /// Sources that gave nothing, and why.
+    pub failures: Vec<(&'static str, SourceError)>,
+}
+
+impl Snapshot {
+    /// Empties it for the next moment, keeping what can be reused.
+    pub fn reset(&mut self, at: Moment) {
+        let pids = self.pids.take().map(|mut pids| {
+            pids.clear();
+            pids
+        });
+        *self = Self { at, ..Self::default() };
+        // An empty listing is no listing: `pids` is filled again before anybody looks.
+        self.pids = pids.filter(|pids| pids.capacity() > 0);
+    }
+}

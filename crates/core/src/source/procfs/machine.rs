@@ -1,0 +1,94 @@
+//! The machine as `/proc/stat`, the list of processes, `/proc/meminfo` and `/proc/pressure` show it.
+
+use super::{KeptFile, parse_meminfo, parse_some_us, parse_stat, unparsed};
+use crate::error::SourceError;
+use crate::root::{Root, Shape};
+use crate::snapshot::Snapshot;
+use crate::source::Source;
+
+/// `/proc/stat`.
+#[derive(Debug, Default)]
+pub struct CpuSource(KeptFile);
+
+impl Source for CpuSource {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn read(&mut self, root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError> {
+        const PATH: &str = "/proc/stat";
+        let text = self.0.text(root, PATH, Shape::Whole)?;
+        snapshot.cpu = Some(parse_stat(text).map_err(unparsed(PATH))?);
+        Ok(())
+    }
+}
+
+/// The numbers in `/proc`.
+#[derive(Debug, Default)]
+pub struct ProcessesSource {
+    buffer: Vec<u8>,
+}
+
+impl Source for ProcessesSource {
+    fn name(&self) -> &'static str {
+        "processes"
+    }
+
+    fn read(&mut self, root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError> {
+        let mut pids = snapshot.pids.take().unwrap_or_default();
+        root.pids(&mut pids, &mut self.buffer)?;
+        snapshot.pids = Some(pids);
+        Ok(())
+    }
+}
+
+/// `/proc/meminfo`.
+#[derive(Debug, Default)]
+pub struct MemorySource(KeptFile);
+
+impl Source for MemorySource {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn read(&mut self, root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError> {
+        const PATH: &str = "/proc/meminfo";
+        let text = self.0.text(root, PATH, Shape::Whole)?;
+        snapshot.memory = Some(parse_meminfo(text).map_err(unparsed(PATH))?);
+        Ok(())
+    }
+}
+
+/// `/proc/pressure`; kernels without PSI simply have no such figures.
+#[derive(Debug, Default)]
+pub struct PressureSource {
+    files: [KeptFile; 3],
+    missing: bool,
+}
+
+impl Source for PressureSource {
+    fn name(&self) -> &'static str {
+        "pressure"
+    }
+
+    fn read(&mut self, root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError> {
+        const PATHS: [&str; 3] = ["/proc/pressure/cpu", "/proc/pressure/memory", "/proc/pressure/io"];
+        if self.missing {
+            return Err(SourceError::Unsupported { path: "/proc/pressure".into() });
+        }
+        let mut totals = [None; 3];
+        for ((file, path), total) in self.files.iter_mut().zip(PATHS).zip(&mut totals) {
+            match file.text(root, path, Shape::Whole) {
+                Ok(text) => *total = Some(parse_some_us(text).map_err(unparsed(path))?),
+                Err(error) => {
+                    // Not asked for again at each tick: PSI does not appear on a running kernel.
+                    self.missing = true;
+                    return Err(error);
+                }
+            }
+        }
+        let [cpu_us, memory_us, io_us] = totals;
+        snapshot.pressure = crate::snapshot::Pressure { cpu_us, memory_us, io_us };
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! Linux's `/proc`: a pure parser a kernel file, and the sources that read them through `Root`.
+
+mod disks;
+mod diskstats;
+mod machine;
+mod meminfo;
+mod mountinfo;
+mod net_dev;
+mod network;
+mod pid_io;
+mod pid_stat;
+mod pid_status;
+mod pressure;
+mod smaps_rollup;
+mod space;
+mod stat;
+mod text;
+
+pub use disks::DisksSource;
+pub use diskstats::{SECTOR_BYTES, parse_diskstats};
+pub use machine::{CpuSource, MemorySource, PressureSource, ProcessesSource};
+pub use meminfo::{Meminfo, parse_meminfo};
+pub use mountinfo::{Mount, parse_mountinfo};
+pub use net_dev::parse_net_dev;
+pub use network::NetworkSource;
+pub use pid_io::{PidIo, parse_pid_io};
+pub use pid_stat::{PidStat, parse_pid_stat};
+pub use pid_status::{PidStatus, parse_pid_status};
+pub use pressure::parse_some_us;
+pub use smaps_rollup::parse_pss_kib;
+pub use space::SpaceSource;
+pub use stat::{Stat, parse_stat};
+
+use crate::error::{ParseError, SourceError};
+use crate::root::{Kept, Root, Shape};
+
+/// A kernel file that is opened at the first tick and read anew at each, and its buffer.
+#[derive(Debug, Default)]
+struct KeptFile {
+    kept: Option<Kept>,
+    buffer: Vec<u8>,
+}
+
+impl KeptFile {
+    fn text(&mut self, root: &Root, path: &str, shape: Shape) -> Result<&[u8], SourceError> {
+        let kept = match self.kept.take() {
+            Some(kept) => kept,
+            None => root.keep(path)?,
+        };
+        let text = root.reread(self.kept.insert(kept), shape, &mut self.buffer);
+        if text.is_err() {
+            // Opened anew next time: the failure may lie in the descriptor.
+            self.kept = None;
+        }
+        text
+    }
+
+    /// Opens `path` without reading it.
+    fn open(&mut self, root: &Root, path: &str) -> Result<&Kept, SourceError> {
+        let kept = match self.kept.take() {
+            Some(kept) => kept,
+            None => root.keep(path)?,
+        };
+        Ok(self.kept.insert(kept))
+    }
+}
+
+fn unparsed(path: &str) -> impl Fn(ParseError) -> SourceError {
+    move |source| SourceError::Parse { path: path.into(), source }
+}
+
+/// Which names of a list count: asked once for a list, remembered until the list changes.
+#[derive(Debug, Default)]
+struct Picks {
+    names: Vec<Box<[u8]>>,
+    counts: Vec<bool>,
+}
+
+impl Picks {
+    /// Whether each of `names` counts; `choose` is asked only for a list that was not there the last time.
+    fn of<'n>(
+        &mut self,
+        names: impl Iterator<Item = &'n [u8]> + Clone,
+        choose: impl FnOnce(&[Box<[u8]>]) -> Vec<bool>,
+    ) -> &[bool] {
+        if !names.clone().eq(self.names.iter().map(AsRef::as_ref)) {
+            self.names = names.map(Box::from).collect();
+            self.counts = choose(&self.names);
+        }
+        &self.counts
+    }
+}

@@ -1,0 +1,70 @@
+//! `/proc/stat`: CPU time of the whole machine, and how many processes were ever started.
+//!
+//! In:  the file's text. Out: [`Stat`] in clock ticks. Field order: `proc_stat(5)`.
+
+use super::text::{fields, labelled, lines, number};
+use crate::error::ParseError;
+
+/// CPU ticks since boot, all CPUs together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// User mode; the kernel counts guests here too.
+    pub user_ticks: u64,
+    /// User mode at a nice value.
+    pub nice_ticks: u64,
+    /// System mode.
+    pub system_ticks: u64,
+    /// Given to other machines by the hypervisor.
+    pub steal_ticks: u64,
+    /// Forks since boot, threads included.
+    pub forks: u64,
+    /// CPUs that are on line.
+    pub cpus: u32,
+}
+
+/// Parses `/proc/stat`.
+///
+/// # Errors
+/// Where the `cpu` line or the fork counter is missing or holds no numbers.
+pub fn parse_stat(text: &[u8]) -> Result<Stat, ParseError> {
+    let mut all = text.strip_prefix(b"cpu ").map(fields).ok_or(ParseError::Missing { field: "cpu" })?;
+    let user_ticks = number("user", all.next())?;
+    let nice_ticks = number("nice", all.next())?;
+    let system_ticks = number("system", all.next())?;
+    // idle, iowait, irq, softirq, then steal.
+    let steal_ticks = all.nth(4).map_or(Ok(0), |steal| number("steal", Some(steal)))?;
+    // The lines of single CPUs follow the first; the long `intr` line behind them is not walked.
+    let single = lines(text).skip(1).take_while(|line| line.starts_with(b"cpu")).count();
+    Ok(Stat {
+        user_ticks,
+        nice_ticks,
+        system_ticks,
+        steal_ticks,
+        forks: labelled("processes", text)?.ok_or(ParseError::Missing { field: "processes" })?,
+        cpus: u32::try_from(single).unwrap_or(u32::MAX),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_forks_and_cpus_are_found() {
+        let text = b"cpu  10 2 30 400 5 6 7 8 9 10\ncpu0 5 1 15 200 0 0 0 0 0 0\ncpu1 5 1 15 200 0 0 0 0 0 0\nintr 1 2 3\nprocesses 77\n";
+        let stat =
+            Stat { user_ticks: 10, nice_ticks: 2, system_ticks: 30, steal_ticks: 8, forks: 77, cpus: 2 };
+        assert_eq!(parse_stat(text), Ok(stat));
+    }
+
+    #[test]
+    fn a_kernel_without_steal_has_none() {
+        assert_eq!(parse_stat(b"cpu  1 2 3 4\nprocesses 5\n").map(|stat| stat.steal_ticks), Ok(0));
+    }
+
+    #[test]
+    fn a_cut_file_is_named_by_what_it_lacks() {
+        assert_eq!(parse_stat(b""), Err(ParseError::Missing { field: "cpu" }));
+        assert_eq!(parse_stat(b"cpu  1 2"), Err(ParseError::Missing { field: "system" }));
+    }
+}

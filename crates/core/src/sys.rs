@@ -1,0 +1,302 @@
+//! The only `unsafe` of this crate: system calls that no safe crate in our tree offers.
+//!
+//! Each function is one call with its reason; decisions are made by the callers.
+#![expect(
+    unsafe_code,
+    reason = "perf_event_open, waitid with rusage, signalfd and pre_exec have no safe wrapper in our tree"
+)]
+
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+/// CPU time in nanoseconds that all threads of a process have spent, those that ended included.
+///
+/// One call and no file; works for zombies too. `None` where there is no such process.
+#[must_use]
+pub fn process_cpu_ns(pid: u32) -> Option<u64> {
+    /// `CPUCLOCK_SCHED` of `include/linux/posix-timers.h`: scheduler time of a whole process.
+    const CPUCLOCK_SCHED: i32 = 2;
+    clock_ns((!pid.cast_signed() << 3) | CPUCLOCK_SCHED)
+}
+
+/// CPU time in nanoseconds of the calling thread.
+#[must_use]
+pub fn thread_cpu_ns() -> Option<u64> {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CPU time in nanoseconds of this process.
+#[must_use]
+pub fn own_cpu_ns() -> Option<u64> {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
+    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: the kernel writes one timespec into memory of that size.
+    let failed = unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0;
+    if failed {
+        return None;
+    }
+    // SAFETY: the call succeeded, so it has filled the timespec.
+    let time = unsafe { time.assume_init() };
+    u64::try_from(time.tv_sec)
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(u64::try_from(time.tv_nsec).ok()?)
+}
+
+/// Whom a task-clock counter follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follow {
+    /// A thread that runs already, and all that it starts from now on.
+    Thread(u32),
+    /// What the calling thread will fork, from the moment that execs; never the caller itself.
+    FutureChildren,
+}
+
+/// Opens the software counter task-clock with inheritance (`perf_event_open(2)`).
+///
+/// # Errors
+/// What the kernel says: `EACCES` where `perf_event_paranoid` or a container forbids it.
+pub fn open_task_clock(follow: Follow) -> io::Result<OwnedFd> {
+    /// `struct perf_event_attr` as of `PERF_ATTR_SIZE_VER0` (64 bytes), the size every kernel takes.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attr {
+        kind: u32,
+        size: u32,
+        config: u64,
+        sample_period: u64,
+        sample_type: u64,
+        read_format: u64,
+        flags: u64,
+        wakeup_events: u32,
+        bp_type: u32,
+        bp_addr: u64,
+    }
+    const SOFTWARE: u32 = 1;
+    const TASK_CLOCK: u64 = 1;
+    const DISABLED: u64 = 1;
+    const INHERIT: u64 = 1 << 1;
+    /// Needed for a plain user at paranoid 2; task-clock ignores both and counts all the time.
+    const EXCLUDE_KERNEL_AND_HV: u64 = 1 << 5 | 1 << 6;
+    const ENABLE_ON_EXEC: u64 = 1 << 12;
+    const FD_CLOEXEC: libc::c_ulong = 1 << 3;
+
+    let (tid, start) = match follow {
+        Follow::Thread(tid) => (tid.cast_signed(), 0),
+        Follow::FutureChildren => (0, DISABLED | ENABLE_ON_EXEC),
+    };
+    let attr = Attr {
+        kind: SOFTWARE,
+        size: 64,
+        config: TASK_CLOCK,
+        flags: INHERIT | EXCLUDE_KERNEL_AND_HV | start,
+        ..Attr::default()
+    };
+    debug_assert_eq!(mem::size_of::<Attr>(), 64);
+    // SAFETY: `attr` is a live struct of the size it names; the kernel only reads it.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, tid, -1_i32, -1_i32, FD_CLOEXEC) };
+    let fd = i32::try_from(fd).unwrap_or(-1);
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so this descriptor is open and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What an ended child leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Which child.
+    pub pid: u32,
+    /// Its exit code, or the signal that ended it.
+    pub how: Ending,
+    /// User time in µs of it and of the children that it waited for.
+    pub user_us: u64,
+    /// System time in µs, likewise.
+    pub system_us: u64,
+    /// Largest resident size of any one of them; starts at the size of whoever forked it.
+    pub max_rss_kib: u64,
+    /// Page faults that had to read from storage.
+    pub major_faults: u64,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It left by itself.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+}
+
+/// Looks at the next child that has ended, without reaping it: its `/proc` files stay readable.
+///
+/// `None` when no child of ours has ended (or there is none at all).
+///
+/// # Errors
+/// What `waitid(2)` says, other than `ECHILD`.
+pub fn peek_ended_child() -> io::Result<Option<Ended>> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the kernel writes one siginfo_t and one rusage, or nothing. The raw call is needed for its fifth
+    // argument, which the C library's waitid leaves out.
+    let result = unsafe {
+        libc::syscall(libc::SYS_waitid, libc::P_ALL, 0, info.as_mut_ptr(), options, usage.as_mut_ptr())
+    };
+    if result != 0 {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::ECHILD) { Ok(None) } else { Err(error) };
+    }
+    // SAFETY: zeroed above, and filled by the kernel where a child was found; all zeroes is valid for both.
+    let (info, usage) = unsafe { (info.assume_init(), usage.assume_init()) };
+    // SAFETY: for waitid the kernel fills the SIGCHLD part of the union; zeroes where there was no child.
+    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+    let Some(pid) = u32::try_from(pid).ok().filter(|pid| *pid != 0) else { return Ok(None) };
+    let how = if info.si_code == libc::CLD_EXITED { Ending::Code(status) } else { Ending::Signal(status) };
+    let micros = |time: libc::timeval| {
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
+    };
+    Ok(Some(Ended {
+        pid,
+        how,
+        user_us: micros(usage.ru_utime),
+        system_us: micros(usage.ru_stime),
+        max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
+        major_faults: u64::try_from(usage.ru_majflt).unwrap_or(0),
+    }))
+}
+
+/// A set of signals.
+#[derive(Clone, Copy)]
+pub struct SignalSet(libc::sigset_t);
+
+impl SignalSet {
+    /// The set of these signals.
+    #[must_use]
+    pub fn of(signals: &[i32]) -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: sigemptyset fills the set it is given.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        // SAFETY: filled by the line above.
+        let mut set = unsafe { set.assume_init() };
+        for signal in signals {
+            // SAFETY: a valid set and an integer; a number that is no signal is refused, not undefined.
+            unsafe { libc::sigaddset(&raw mut set, *signal) };
+        }
+        Self(set)
+    }
+
+    /// Blocks these signals for the calling thread (and threads it starts); gives back the mask before.
+    #[must_use]
+    pub fn block(&self) -> Self {
+        let mut before = Self::of(&[]);
+        // SAFETY: two valid sets; the old mask is written to the second.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, &raw mut before.0) };
+        before
+    }
+
+    /// A descriptor that becomes readable when one of these (blocked) signals arrives.
+    ///
+    /// # Errors
+    /// What `signalfd(2)` says.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        // SAFETY: a valid set, and flags; a new descriptor is asked for with -1.
+        let fd = unsafe { libc::signalfd(-1, &raw const self.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call succeeded, so this descriptor is open and nobody else's.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+/// A signal as a signalfd gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its number.
+    pub signal: i32,
+    /// The kernel sent it (a key on the terminal), to the whole process group.
+    pub from_kernel: bool,
+}
+
+/// The next signal that has arrived, if any.
+pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
+    let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
+    let size = mem::size_of::<libc::signalfd_siginfo>();
+    // SAFETY: read(2) writes at most `size` bytes into memory of that size.
+    let got = unsafe { libc::read(fd.as_raw_fd(), info.as_mut_ptr().cast(), size) };
+    if usize::try_from(got).ok()? != size {
+        return None;
+    }
+    // SAFETY: all bytes were written, and the struct has no invalid bit patterns.
+    let info = unsafe { info.assume_init() };
+    Some(Arrived { signal: info.ssi_signo.cast_signed(), from_kernel: info.ssi_code == libc::SI_KERNEL })
+}
+
+/// Whether a signal is ignored in this process.
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: with no new action this only reads the old one into our memory.
+    let failed = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } != 0;
+    // SAFETY: zeroed above, filled by the kernel on success; all zeroes is a valid sigaction.
+    !failed && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+/// Ignores a signal in this process.
+pub fn ignore(signal: i32) {
+    // SAFETY: SIG_IGN is a valid disposition for every signal; where it is not allowed the call fails.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// Starts a command with the signal mask and `SIGPIPE` disposition that we were given, in the given cgroup.
+///
+/// # Errors
+/// What the fork or the exec says; the command then does not run.
+pub fn spawn(
+    command: &mut Command,
+    mask: SignalSet,
+    ignore_sigpipe: bool,
+    cgroup_procs: Option<OwnedFd>,
+) -> io::Result<Child> {
+    let before_exec = move || {
+        if let Some(procs) = &cgroup_procs {
+            // SAFETY: a live descriptor and one byte; "0" moves the writer itself. A refusal costs the counter only.
+            unsafe { libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) };
+        }
+        if ignore_sigpipe {
+            ignore(libc::SIGPIPE);
+        }
+        // SAFETY: a valid mask, copied into this closure before the fork.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask.0, std::ptr::null_mut()) };
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure only calls write, signal and pthread_sigmask, which are
+    // async-signal-safe, and allocates nothing.
+    unsafe { command.pre_exec(before_exec) };
+    command.spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_clock_of_this_process_runs_and_that_of_no_process_does_not() {
+        let before = process_cpu_ns(std::process::id()).unwrap();
+        let mut x = 1_u64;
+        for i in 0..5_000_000_u64 {
+            x = std::hint::black_box(x.wrapping_mul(i | 1));
+        }
+        assert!(process_cpu_ns(std::process::id()).unwrap() > before);
+        assert_eq!(process_cpu_ns(u32::MAX >> 4), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! Which processes are the job's: the root, whoever descends from a member, and orphans once seen.
+//!
+//! In:  the machine's process list and, for processes not met before, their `stat`.
+//! Out: the members' pids with their `stat`, in ascending order of pid.
+//! Not here: what they spent (`ledger`), what they hold (`memory`).
+//!
+//! A parent in `stat` is a process whichever of its threads forked, so children of threads are found like
+//! any others. A process is (pid, start time): a number that is used again is somebody else. Only processes
+//! that were not in the list before are asked for their parent, so a big machine costs no more than its
+//! process list; when so many were started that a number may have come round, all are asked again.
+
+use crate::error::SourceError;
+use crate::root::Root;
+use crate::source::procfs::{PidStat, parse_pid_stat};
+
+/// A process of the job at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its number.
+    pub pid: u32,
+    /// What `stat` said.
+    pub stat: PidStat,
+}
+
+/// The job's processes, followed from tick to tick.
+#[derive(Debug)]
+pub struct Tree {
+    root_pid: u32,
+    /// Start of the root, once it was seen: a later process of the same number is not the job.
+    root_start_ticks: Option<u64>,
+    with_children: bool,
+    /// Whose children are the job's orphans, where we adopt them.
+    reaper: Option<u32>,
+    members: Vec<Member>,
+    /// All pids of the machine that were looked at, in ascending order.
+    known: Vec<u32>,
+    forks_then: Option<u64>,
+    forks_per_round: u64,
+    buffer: Vec<u8>,
+}
+
+impl Tree {
+    /// Follows `root_pid`; `known` are processes that were there before it and are none of its.
+    #[must_use]
+    pub fn new(
+        root: &Root,
+        root_pid: u32,
+        with_children: bool,
+        reaper: Option<u32>,
+        known: Vec<u32>,
+    ) -> Self {
+        let pid_max = root.text("/proc/sys/kernel/pid_max").and_then(|text| text.parse::<u64>().ok());
+        Self {
+            root_pid,
+            root_start_ticks: None,
+            with_children,
+            reaper,
+            members: Vec::new(),
+            known,
+            forks_then: None,
+            // Half a round is safe against what starts while we look; 32,768 is the kernel's smallest default.
+            forks_per_round: pid_max.unwrap_or(32_768) / 2,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The members of the last [`update`](Self::update), in ascending order of pid.
+    #[must_use]
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The root as it was at the last update, if it still was.
+    #[must_use]
+    pub fn root_member(&self) -> Option<&Member> {
+        self.members.iter().find(|member| member.pid == self.root_pid)
+    }
+
+    /// Looks again. `pids` is the machine's list in ascending order, `forks` its fork counter.
+    ///
+    /// # Errors
+    /// Where the root's `stat` is there but cannot be read or understood. Other processes that cannot be
+    /// read end between the list and the reading every day, and are left out.
+    pub fn update(&mut self, root: &Root, pids: &[u32], forks: Option<u64>) -> Result<(), SourceError> {
+        let before = std::mem::take(&mut self.members);
+        if !self.with_children {
+            let found = self.look_at_root(root)?;
+            self.members.extend(found);
+            return Ok(());
+        }
+        if self.may_have_come_round(forks) {
+            self.known.clear();
+        }
+        self.members.reserve(before.len());
+        let mut strangers = Vec::new();
+        let mut known = std::mem::take(&mut self.known).into_iter().peekable();
+        let mut old = before.iter().copied().peekable();
+        for pid in pids.iter().copied() {
+            while known.next_if(|other| *other < pid).is_some() {}
+            while old.next_if(|member| member.pid < pid).is_some() {}
+            let was_known = known.next_if_eq(&pid).is_some();
+            let was_member = old.next_if(|member| member.pid == pid);
+            if pid == self.root_pid {
+                let found = self.look_at_root(root)?;
+                self.members.extend(found);
+            } else if was_member.is_some() || !was_known {
+                let Some(stat) = self.look_at(root, pid) else { continue };
+                let is_same = was_member.is_some_and(|member| member.stat.start_ticks == stat.start_ticks);
+                if is_same { &mut self.members } else { &mut strangers }.push(Member { pid, stat });
+            }
+        }
+        self.admit(&before, strangers);
+        self.known.clear();
+        self.known.extend_from_slice(pids);
+        Ok(())
+    }
+
+    /// Takes in those strangers whose parent is a member, was one, or is us; parents may stand behind children.
+    fn admit(&mut self, before: &[Member], mut strangers: Vec<Member>) {
+        let was_member = |pid: u32| before.binary_search_by_key(&pid, |member| member.pid).is_ok();
+        let mut sorted = self.members.len();
+        loop {
+            let members = self.members.get(..sorted).unwrap_or_default();
+            let is_member = |pid: u32| members.binary_search_by_key(&pid, |member| member.pid).is_ok();
+            let (admitted, rest): (Vec<_>, Vec<_>) = strangers.into_iter().partition(|stranger| {
+                let parent = stranger.stat.ppid;
+                Some(parent) == self.reaper || is_member(parent) || was_member(parent)
+            });
+            strangers = rest;
+            if admitted.is_empty() {
+                return;
+            }
+            self.members.extend(admitted);
+            self.members.sort_unstable_by_key(|member| member.pid);
+            sorted = self.members.len();
+        }
+    }
+
+    fn may_have_come_round(&mut self, forks: Option<u64>) -> bool {
+        let then = std::mem::replace(&mut self.forks_then, forks);
+        matches!((then, forks), (Some(then), Some(now)) if now.saturating_sub(then) >= self.forks_per_round)
+    }
+
+    fn look_at(&mut self, root: &Root, pid: u32) -> Option<PidStat> {
+        let text = root.read(pid_path(pid, "stat").as_str(), &mut self.buffer).ok()?;
+        parse_pid_stat(text).ok()
+    }
+
+    fn look_at_root(&mut self, root: &Root) -> Result<Option<Member>, SourceError> {
+        let path = pid_path(self.root_pid, "stat");
+        let text = match root.read(path.as_str(), &mut self.buffer) {
+            Ok(text) => text,
+            Err(SourceError::Gone { .. } | SourceError::Unsupported { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let stat = parse_pid_stat(text)
+            .map_err(|source| SourceError::Parse { path: path.as_str().into(), source })?;
+        let start_ticks = *self.root_start_ticks.get_or_insert(stat.start_ticks);
+        Ok((start_ticks == stat.start_ticks).then_some(Member { pid: self.root_pid, stat }))
+    }
+}
+
+/// `/proc/<pid>/<file>` without an allocation.
+#[derive(Clone, Copy)]
+pub struct PidPath {
+    bytes: [u8; 40],
+    length: usize,
+}
+
+impl PidPath {
+    /// As text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.bytes.get(..self.length).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
+    }
+}
+
+/// The path of a process's file.
+#[must_use]
+pub fn pid_path(pid: u32, file: &str) -> PidPath {
+    use std::io::Write as _;
+    let mut path = PidPath { bytes: [0; 40], length: 0 };
+    let mut rest = path.bytes.as_mut_slice();
+    // 6 + 10 + 1 + the longest file name we use (12) fit into 40 bytes.
+    let _ = write!(rest, "/proc/{pid}/{file}");
+    path.length = 40 - rest.len();
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A recorded tree with these (pid, ppid, start) in it.
+    fn host(processes: &[(u32, u32, u64)]) -> (tempfile::TempDir, Root, Vec<u32>) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("proc")).unwrap();
+        for (pid, ppid, start) in processes {
+            let own = folder.path().join(format!("proc/{pid}"));
+            fs::create_dir(&own).unwrap();
+            fs::write(
+                own.join("stat"),
+                format!("{pid} (a b) S {ppid} 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 {start} 0 5 0\n"),
+            )
+            .unwrap();
+        }
+        let root = Root::recorded(folder.path()).unwrap();
+        let mut pids: Vec<u32> = processes.iter().map(|(pid, ..)| *pid).collect();
+        pids.sort_unstable();
+        (folder, root, pids)
+    }
+
+    fn pids_of(tree: &Tree) -> Vec<u32> {
+        tree.members().iter().map(|member| member.pid).collect()
+    }
+
+    #[test]
+    fn descendants_are_found_in_whatever_order_their_numbers_stand() {
+        let (_folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (10, 60, 9), (60, 50, 7), (99, 1, 8)]);
+        let mut tree = Tree::new(&root, 50, true, None, Vec::new());
+        tree.update(&root, &pids, None).unwrap();
+        assert_eq!(pids_of(&tree), [10, 50, 60]);
+    }
+
+    #[test]
+    fn an_orphan_once_seen_stays_and_one_that_we_adopt_is_the_jobs() {
+        let (_folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 7)]);
+        let mut tree = Tree::new(&root, 50, true, Some(7), Vec::new());
+        tree.update(&root, &pids, None).unwrap();
+        let (_folder, later, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 7), (70, 7, 20), (80, 1, 21)]);
+        tree.update(&later, &pids, None).unwrap();
+        assert_eq!(pids_of(&tree), [50, 60, 70]);
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_is_somebody_else() {
+        let (_folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 7)]);
+        let mut tree = Tree::new(&root, 50, true, None, Vec::new());
+        tree.update(&root, &pids, None).unwrap();
+        let (_folder, later, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 30)]);
+        tree.update(&later, &pids, None).unwrap();
+        assert_eq!(pids_of(&tree), [50]);
+        let (_folder, last, pids) = host(&[(1, 0, 1), (50, 1, 40)]);
+        tree.update(&last, &pids, None).unwrap();
+        assert_eq!(pids_of(&tree), [0_u32; 0]);
+    }
+
+    #[test]
+    fn after_a_round_of_numbers_everybody_is_asked_again() {
+        let (_folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 7)]);
+        let mut tree = Tree::new(&root, 50, true, None, Vec::new());
+        tree.update(&root, &pids, Some(100)).unwrap();
+        let (_folder, later, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 30)]);
+        tree.update(&later, &pids, Some(200)).unwrap();
+        assert_eq!(pids_of(&tree), [50], "60 was known as a stranger");
+        tree.update(&later, &pids, Some(200 + 16_384)).unwrap();
+        assert_eq!(pids_of(&tree), [50, 60]);
+    }
+}
