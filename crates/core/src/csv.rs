@@ -1,0 +1,489 @@
+//! CSV: the rows that live trackers print, and tables in and out of files.
+//!
+//! In:  rows of the metric table or a [`Frame`]; the bytes of a file, ours or anyone's.
+//! Out: header and text quoted, numbers bare, nothing for a missing cell, `\n` at line ends; a frame.
+//! Not here: flushing and where the bytes go (`output`), which columns there are (`metric`).
+//!
+//! A reader of our own, since it has to drop a row that was being written when its writer was killed
+//! and to tell `1` from `1.0`, and since the rest is two pages.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use thiserror::Error;
+
+use crate::decimal;
+use crate::frame::{Column, Frame, FrameError};
+use crate::metric::{Metric, Row, Table};
+
+/// Text is handed on in pieces of about this size.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Appends the header line of a table.
+pub fn write_header(out: &mut Vec<u8>, table: Table) {
+    write_names(out, table.metrics().map(Metric::column));
+}
+
+/// Appends one row of a table. Allocates nothing once `out` has grown to a row's size.
+pub fn write_row(out: &mut Vec<u8>, table: Table, row: &Row) {
+    let cells = table.metrics().map(|metric| (row[metric as usize], metric.decimals() == 0));
+    write_cells(out, cells);
+}
+
+/// Writes a whole frame: header, then every row.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write_frame(out: &mut impl Write, frame: &Frame) -> io::Result<()> {
+    if frame.columns().is_empty() {
+        return Ok(());
+    }
+    let mut text = Vec::with_capacity(CHUNK_BYTES + 4096);
+    write_names(&mut text, frame.names());
+    for row in 0..frame.len() {
+        // A line without anything on it would not be read as a row.
+        if frame.columns().len() == 1 && frame.columns()[0].get(row).is_none() {
+            text.extend_from_slice(b"\"\"\n");
+        } else {
+            write_cells(&mut text, frame.columns().iter().map(|column| (column.get(row), column.is_whole())));
+        }
+        if text.len() >= CHUNK_BYTES {
+            out.write_all(&text)?;
+            text.clear();
+        }
+    }
+    out.write_all(&text)
+}
+
+fn write_names<'a>(out: &mut Vec<u8>, names: impl Iterator<Item = &'a str>) {
+    for (number, name) in names.enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        write_text(out, name);
+    }
+    out.push(b'\n');
+}
+
+/// Appends a quoted text cell, quotes in it doubled.
+pub fn write_text(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    for byte in text.bytes() {
+        if byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
+fn write_cells(out: &mut Vec<u8>, cells: impl Iterator<Item = (Option<f64>, bool)>) {
+    for (number, (cell, whole)) in cells.enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        if let Some(value) = cell.filter(|value| value.is_finite()) {
+            decimal::write(out, value, whole);
+        }
+    }
+    out.push(b'\n');
+}
+
+/// Why a CSV text is no table of numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CsvError {
+    /// A row has more or fewer cells than the header.
+    #[error("line {line} has {found} cells where the header has {expected}")]
+    Cells {
+        /// Line of the file, the first being 1.
+        line: usize,
+        /// Cells there.
+        found: usize,
+        /// Cells of the header.
+        expected: usize,
+    },
+    /// A cell holds something else than a number.
+    #[error("line {line}: column `{column}` holds `{text}`, not a number")]
+    NotANumber {
+        /// Line of the file, the first being 1.
+        line: usize,
+        /// Name of the column.
+        column: String,
+        /// Start of what is there.
+        text: String,
+    },
+    /// The header is not text.
+    #[error("the header is not UTF-8 text")]
+    Header,
+    /// The header names a column twice.
+    #[error("the header does not make a table")]
+    Columns {
+        /// Which column.
+        source: FrameError,
+    },
+}
+
+impl CsvError {
+    /// What the reader can do about it, if anything.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Header => Some("is this a gzipped or binary file?"),
+            Self::Cells { .. } | Self::NotANumber { .. } | Self::Columns { .. } => None,
+        }
+    }
+}
+
+/// What a last line without a line end means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastRow {
+    /// It was being written when the writer died, and its last number may lack digits: dropped.
+    /// The rule for files of a tracker, which end every row.
+    MustEnd,
+    /// Kept when it has all its cells, since many programs write no last line end; else dropped.
+    MayLackLineEnd,
+}
+
+/// Reads a table. Columns that `table` knows become its metrics; the others keep their names.
+///
+/// # Errors
+///
+/// When a line has the wrong number of cells, or a cell no number. A half-written last line is no
+/// error.
+pub fn read(text: &[u8], table: Option<Table>, last_row: LastRow) -> Result<Frame, CsvError> {
+    let mut records = Records::new(text);
+    let mut fields = Vec::new();
+    match records.read(&mut fields) {
+        None | Some(LineEnd::OpenQuote) => return Ok(Frame::default()),
+        Some(LineEnd::Input) if last_row == LastRow::MustEnd => return Ok(Frame::default()),
+        Some(LineEnd::Input | LineEnd::Newline) => {}
+    }
+    let names: Result<Vec<String>, _> =
+        fields.drain(..).map(|field| String::from_utf8(field.text.into_owned())).collect();
+    let mut columns: Vec<ReadColumn> =
+        names.map_err(|_| CsvError::Header)?.into_iter().map(ReadColumn::new).collect();
+
+    while let Some(end) = records.read(&mut fields) {
+        let line = records.line();
+        let (found, expected) = (fields.len(), columns.len());
+        let half_written = match end {
+            LineEnd::Newline => false,
+            LineEnd::Input => last_row == LastRow::MustEnd || found != expected,
+            LineEnd::OpenQuote => true,
+        };
+        if half_written {
+            break;
+        }
+        if found != expected {
+            return Err(CsvError::Cells { line, found, expected });
+        }
+        for (column, field) in columns.iter_mut().zip(&fields) {
+            column.push(line, &field.text)?;
+        }
+    }
+    let columns = columns.into_iter().map(|column| column.finish(table)).collect();
+    Frame::from_columns(columns).map_err(|source| CsvError::Columns { source })
+}
+
+/// A column while its cells come in. Whether it holds whole numbers is seen from their text.
+struct ReadColumn {
+    name: String,
+    cells: Vec<f64>,
+    has_integers: bool,
+    has_whole_with_point: bool,
+}
+
+impl ReadColumn {
+    fn new(name: String) -> Self {
+        Self { name, cells: Vec::new(), has_integers: false, has_whole_with_point: false }
+    }
+
+    fn push(&mut self, line: usize, text: &[u8]) -> Result<(), CsvError> {
+        if text.trim_ascii().is_empty() {
+            self.cells.push(f64::NAN);
+            return Ok(());
+        }
+        let value = decimal::parse(text).ok_or_else(|| CsvError::NotANumber {
+            line,
+            column: self.name.clone(),
+            text: String::from_utf8_lossy(text).chars().take(40).collect(),
+        })?;
+        let integer = text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+        self.has_integers |= integer;
+        self.has_whole_with_point |= !integer && decimal::is_whole(value);
+        self.cells.push(value);
+        Ok(())
+    }
+
+    fn finish(self, table: Option<Table>) -> Column {
+        let whole = self.has_integers && !self.has_whole_with_point;
+        let column = Column::new(self.name, self.cells);
+        let column = match table {
+            Some(table) => column.of_table(table),
+            None => column,
+        };
+        // What the file shows goes before what the table says: `0` in a float column of the original.
+        if self.has_integers || self.has_whole_with_point { column.with_whole(whole) } else { column }
+    }
+}
+
+/// One cell as it stands in the file, without its quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// The cell's bytes.
+    pub text: Cow<'a, [u8]>,
+    /// It stood in quotes, so it is text even if it looks like a number.
+    pub quoted: bool,
+}
+
+/// How a line ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineEnd {
+    /// By a line feed, with or without a carriage return before it.
+    Newline,
+    /// By the end of the text.
+    Input,
+    /// By the end of the text inside quotes.
+    OpenQuote,
+}
+
+/// The lines of a CSV text, cell by cell; for fronts whose tables hold text too.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    /// Line that `rest` starts in, the first being 1.
+    next_line: usize,
+    line: usize,
+}
+
+impl<'a> Records<'a> {
+    /// From the start of `text`, a byte order mark aside.
+    #[must_use]
+    pub fn new(text: &'a [u8]) -> Self {
+        Self { rest: text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text), next_line: 1, line: 1 }
+    }
+
+    /// The line of the file that the cells read last start in, the first being 1.
+    #[must_use]
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
+    /// The cells of the next line that has any, into `fields`; `None` when there is none.
+    pub fn read(&mut self, fields: &mut Vec<Field<'a>>) -> Option<LineEnd> {
+        fields.clear();
+        loop {
+            if let Some(rest) = self.rest.strip_prefix(b"\n").or_else(|| self.rest.strip_prefix(b"\r\n")) {
+                self.rest = rest;
+                self.next_line += 1;
+            } else if self.rest.is_empty() {
+                return None;
+            } else {
+                break;
+            }
+        }
+        self.line = self.next_line;
+        loop {
+            let (field, closed) = self.field();
+            fields.push(field);
+            if !closed {
+                return Some(LineEnd::OpenQuote);
+            }
+            match self.rest {
+                [b',', rest @ ..] => self.rest = rest,
+                [b'\n', rest @ ..] | [b'\r', b'\n', rest @ ..] => {
+                    self.rest = rest;
+                    self.next_line += 1;
+                    return Some(LineEnd::Newline);
+                }
+                _ => return Some(LineEnd::Input),
+            }
+        }
+    }
+
+    /// Takes one cell; `false` when its quotes were never closed.
+    fn field(&mut self) -> (Field<'a>, bool) {
+        let Some(mut rest) = self.rest.strip_prefix(b"\"") else {
+            return (Field { text: Cow::Borrowed(self.take_bare()), quoted: false }, true);
+        };
+        let mut text = Cow::Borrowed(&b""[..]);
+        loop {
+            let Some(quote) = rest.iter().position(|byte| *byte == b'"') else {
+                self.rest = &[];
+                append(&mut text, rest);
+                return (Field { text, quoted: true }, false);
+            };
+            let (part, after) = rest.split_at(quote);
+            self.next_line += part.split(|byte| *byte == b'\n').count() - 1;
+            append(&mut text, part);
+            let Some(more) = after.strip_prefix(b"\"\"") else {
+                self.rest = after.get(1..).unwrap_or_default();
+                // Text behind a closing quote is no CSV; kept, so that it is seen and not lost.
+                append(&mut text, self.take_bare());
+                return (Field { text, quoted: true }, true);
+            };
+            append(&mut text, b"\"");
+            rest = more;
+        }
+    }
+
+    /// The bytes up to the next separator, which stays.
+    fn take_bare(&mut self) -> &'a [u8] {
+        let end = self.rest.iter().position(|byte| matches!(byte, b',' | b'\n')).unwrap_or(self.rest.len());
+        let carriage_return = self.rest.get(end) == Some(&b'\n') && end > 0 && self.rest[end - 1] == b'\r';
+        let (bare, rest) = self.rest.split_at(end - usize::from(carriage_return));
+        self.rest = rest;
+        bare
+    }
+}
+
+/// Borrows as long as there is one piece only.
+fn append<'a>(text: &mut Cow<'a, [u8]>, part: &'a [u8]) {
+    if text.is_empty() {
+        *text = Cow::Borrowed(part);
+    } else if !part.is_empty() {
+        text.to_mut().extend_from_slice(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(frame: &Frame) -> String {
+        let mut out = Vec::new();
+        write_frame(&mut out, frame).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn cells(frame: &Frame, column: &str) -> Vec<Option<f64>> {
+        frame.column(column).unwrap().iter().collect()
+    }
+
+    #[test]
+    fn header_is_quoted_numbers_are_bare_and_missing_cells_are_empty() {
+        let mut row: Row = [None; Metric::ALL.len()];
+        row[Metric::Timestamp as usize] = Some(1_741_785_685.676);
+        row[Metric::Pid as usize] = Some(42.0);
+        row[Metric::ProcessUtime as usize] = Some(1.0);
+        row[Metric::ProcessMemory as usize] = Some(2048.0);
+        let mut out = Vec::new();
+        write_header(&mut out, Table::Process);
+        write_row(&mut out, Table::Process, &row);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "\"timestamp\",\"pid\",\"children\",\"utime\",\"stime\",\"cpu_usage\",\"memory\",\"read_bytes\",\
+             \"write_bytes\",\"gpu_usage\",\"gpu_vram\",\"gpu_utilized\"\n\
+             1741785685.676,42,,1.0,,,2048,,,,,\n"
+        );
+    }
+
+    #[test]
+    fn a_row_being_written_when_its_writer_died_is_dropped() {
+        let whole = b"\"a\",\"b\"\n1,20\n3,40\n";
+        let rows = |text: &[u8], last| read(text, None, last).unwrap().len();
+        for cut in 0..=whole.len() {
+            let complete = whole[..cut].split(|byte| *byte == b'\n').count().saturating_sub(2);
+            assert_eq!(rows(&whole[..cut], LastRow::MustEnd), complete, "cut at {cut}");
+        }
+        assert_eq!(rows(b"a,b\n1,2\n3,4", LastRow::MayLackLineEnd), 2);
+        assert_eq!(rows(b"a,b\n1,2\n3", LastRow::MayLackLineEnd), 1);
+        assert_eq!(rows(b"a,b\n1,2\n3,\"4", LastRow::MayLackLineEnd), 1);
+    }
+
+    #[test]
+    fn quotes_line_ends_blank_lines_and_a_byte_order_mark_change_nothing() {
+        let plain = read(b"a,b\n1,\n2,4\n", None, LastRow::MustEnd).unwrap();
+        for text in
+            ["\"a\",\"b\"\r\n1,\r\n2,4\r\n", "\u{feff}a,b\n\n1,\"\"\n\n2,\"4\"\n\n", "a,b\n 1 , \n2,4.0\n"]
+        {
+            assert_eq!(read(text.as_bytes(), None, LastRow::MustEnd).unwrap(), plain, "{text}");
+        }
+        assert_eq!(cells(&plain, "b"), [None, Some(4.0)]);
+    }
+
+    #[test]
+    fn rows_of_the_original_package_are_read_with_its_integers_in_float_columns() {
+        let text = include_bytes!("../../../fixtures/original/system.csv");
+        let frame = read(text, Some(Table::System), LastRow::MustEnd).unwrap();
+        assert_eq!((frame.len(), frame.columns().len()), (3, 21));
+        assert_eq!(frame.metric(Metric::Timestamp).unwrap().get(0), Some(1_741_785_685.676_298_1));
+        assert_eq!(cells(&frame, "utime"), [Some(40.0), Some(23.0), Some(38.0)]);
+        assert_eq!(cells(&frame, "gpu_vram"), [Some(1034.0), Some(1033.0), Some(1029.0)]);
+        assert_eq!(written(&frame).as_bytes(), text);
+    }
+
+    #[test]
+    fn damage_is_named_with_its_line() {
+        let error = |text: &[u8]| read(text, None, LastRow::MustEnd).unwrap_err().to_string();
+        assert_eq!(error(b"a,b\n1,2\n3\n4,5\n"), "line 3 has 1 cells where the header has 2");
+        assert_eq!(error(b"a,b\n\n\"\n1x\",2\n"), "line 3: column `a` holds `\n1x`, not a number");
+        assert_eq!(error(b"a,b\n1,inf\n"), "line 2: column `b` holds `inf`, not a number");
+        assert_eq!(error(b"\xff\xfe\n1\n"), "the header is not UTF-8 text");
+        assert_eq!(error(b"a,a\n1,2\n"), "the header does not make a table");
+    }
+
+    #[test]
+    fn text_cells_are_given_to_those_who_want_them() {
+        let mut records = Records::new(b"name,note\n\"a \"\"b\"\"\n,c\",x\n");
+        let mut fields = Vec::new();
+        records.read(&mut fields);
+        assert_eq!(records.read(&mut fields), Some(LineEnd::Newline));
+        assert_eq!((&*fields[0].text, fields[0].quoted), (&b"a \"b\"\n,c"[..], true));
+        assert_eq!((&*fields[1].text, fields[1].quoted), (&b"x"[..], false));
+        assert_eq!((records.read(&mut fields), records.line()), (None, 2));
+    }
+
+    fn any_cell() -> impl Strategy<Value = f64> {
+        prop_oneof![
+            Just(f64::NAN),
+            (-1_000_000_i32..1_000_000).prop_map(f64::from),
+            (0_u32..1_000_000).prop_map(|value| f64::from(value) / 1e4),
+            any::<f64>(),
+        ]
+    }
+
+    prop_compose! {
+        fn any_frame()(width in 1_usize..5, rows in 0_usize..8)(
+            columns in proptest::collection::vec(
+                ("[ -~äß\n]{0,8}", any::<bool>(), proptest::collection::vec(any_cell(), rows)), width)
+        ) -> Frame {
+            let columns = columns.into_iter().enumerate().map(|(number, (name, whole, cells))| {
+                Column::new(format!("{number}{name}"), cells).with_whole(whole)
+            });
+            Frame::from_columns(columns.collect()).unwrap()
+        }
+    }
+
+    proptest! {
+        /// What we wrote is read back as the same table, and written again byte for byte.
+        #[test]
+        fn csv_to_frame_to_csv_is_the_same_bytes(frame in any_frame()) {
+            let text = written(&frame);
+            let again = read(text.as_bytes(), None, LastRow::MustEnd).unwrap();
+            prop_assert_eq!(&again, &frame);
+            prop_assert_eq!(written(&again), text);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&text, Some(Table::System), LastRow::MayLackLineEnd);
+        }
+
+        /// A few bytes changed in a real file give a table or a named error.
+        #[test]
+        fn mutated_files_never_panic(changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..6), cut in any::<usize>()) {
+            let mut text = include_bytes!("../../../fixtures/original/system.csv").to_vec();
+            for (at, byte) in changes {
+                let at = at % text.len();
+                text[at] = byte;
+            }
+            text.truncate(cut % (text.len() + 1));
+            if let Ok(frame) = read(&text, Some(Table::System), LastRow::MustEnd) {
+                prop_assert!(frame.len() <= 30);
+            }
+        }
+    }
+}

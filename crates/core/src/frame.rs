@@ -1,0 +1,494 @@
+//! Tables in memory: named columns of numbers, eight bytes a cell.
+//!
+//! In:  rows of the metric table, or columns read from a file.
+//! Out: [`Frame`], its slices, and the combined table of a recording.
+//! Not here: text forms (`csv`, `recording`), figures over a column (`stats`, `summary`).
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use thiserror::Error;
+
+use crate::metric::{Metric, Row, Table};
+
+/// Why a frame cannot do what was asked of it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// There is no column of that name.
+    #[error("column `{name}` not found")]
+    UnknownColumn {
+        /// As it was asked for.
+        name: String,
+    },
+    /// Two columns would have one name.
+    #[error("column `{name}` exists twice")]
+    DuplicateColumn {
+        /// The name in question.
+        name: String,
+    },
+    /// A column does not fit beside the others.
+    #[error("column `{name}` has {found} cells, the frame has {expected} rows")]
+    Length {
+        /// The column that does not fit.
+        name: String,
+        /// Its length.
+        found: usize,
+        /// The frame's length.
+        expected: usize,
+    },
+}
+
+/// One named column. A cell that was not measured is stored as NaN and given out as `None`.
+#[derive(Clone, Debug)]
+pub struct Column {
+    name: String,
+    metric: Option<Metric>,
+    whole: bool,
+    cells: Vec<f64>,
+}
+
+impl Column {
+    /// A column of any name; cells that are not finite count as missing.
+    #[must_use]
+    pub fn new(name: impl Into<String>, mut cells: Vec<f64>) -> Self {
+        for cell in &mut cells {
+            *cell = stored(Some(*cell));
+        }
+        Self { name: name.into(), metric: None, whole: false, cells }
+    }
+
+    /// An empty column of the metric table.
+    #[must_use]
+    pub fn for_metric(metric: Metric) -> Self {
+        Self {
+            name: metric.column().to_owned(),
+            metric: Some(metric),
+            whole: metric.decimals() == 0,
+            cells: Vec::new(),
+        }
+    }
+
+    /// The same cells as a column that a table knows by this name, if it does.
+    #[must_use]
+    pub fn of_table(mut self, table: Table) -> Self {
+        self.metric = Metric::find(table, &self.name);
+        if let Some(metric) = self.metric {
+            self.whole = metric.decimals() == 0;
+        }
+        self
+    }
+
+    /// The same cells, written without a point where they are whole.
+    #[must_use]
+    pub fn with_whole(mut self, whole: bool) -> Self {
+        self.whole = whole;
+        self
+    }
+
+    /// The column's name in this frame.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the column measures, where it comes from the metric table.
+    #[must_use]
+    pub fn metric(&self) -> Option<Metric> {
+        self.metric
+    }
+
+    /// Holds whole numbers: CSV and JSON write them without a point.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Number of cells, missing ones included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Has no cells.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// The cell of a row; `None` when it is missing or there is no such row.
+    #[must_use]
+    pub fn get(&self, row: usize) -> Option<f64> {
+        self.cells.get(row).copied().filter(|cell| !cell.is_nan())
+    }
+
+    /// Every cell in order, `None` for the missing.
+    pub fn iter(&self) -> impl Iterator<Item = Option<f64>> {
+        self.cells.iter().map(|cell| Some(*cell).filter(|cell| !cell.is_nan()))
+    }
+
+    /// Every cell that was measured, in order.
+    pub fn present(&self) -> impl Iterator<Item = f64> {
+        self.cells.iter().copied().filter(|cell| !cell.is_nan())
+    }
+
+    /// The cells as they are stored, NaN for the missing; for fronts that take whole buffers.
+    #[must_use]
+    pub fn as_slice(&self) -> &[f64] {
+        &self.cells
+    }
+
+    /// Adds a cell below the last.
+    pub fn push(&mut self, cell: Option<f64>) {
+        self.cells.push(stored(cell));
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Self {
+        let cells = self.cells.get(rows).unwrap_or_default().to_vec();
+        Self { name: self.name.clone(), cells, ..*self }
+    }
+}
+
+fn stored(cell: Option<f64>) -> f64 {
+    cell.filter(|cell| cell.is_finite()).unwrap_or(f64::NAN)
+}
+
+impl PartialEq for Column {
+    /// Same name and same cells; two missing cells are equal.
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+/// Columns of one length, in an order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Frame {
+    columns: Vec<Column>,
+}
+
+impl Frame {
+    /// An empty table with the columns that the metric table gives it.
+    #[must_use]
+    pub fn for_table(table: Table) -> Self {
+        Self { columns: table.metrics().map(Column::for_metric).collect() }
+    }
+
+    /// Columns as they are, if they fit together.
+    ///
+    /// # Errors
+    ///
+    /// When lengths differ or a name comes twice.
+    pub fn from_columns(columns: Vec<Column>) -> Result<Self, FrameError> {
+        let mut names = HashSet::new();
+        let expected = columns.first().map_or(0, Column::len);
+        for column in &columns {
+            if !names.insert(column.name.as_str()) {
+                return Err(FrameError::DuplicateColumn { name: column.name.clone() });
+            }
+            if column.len() != expected {
+                return Err(FrameError::Length { name: column.name.clone(), found: column.len(), expected });
+            }
+        }
+        Ok(Self { columns })
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.columns.first().map_or(0, Column::len)
+    }
+
+    /// Has no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All columns in order.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The columns' names in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(Column::name)
+    }
+
+    /// The column of that name.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn column(&self, name: &str) -> Result<&Column, FrameError> {
+        let found = self.columns.iter().find(|column| column.name == name);
+        found.ok_or_else(|| FrameError::UnknownColumn { name: name.to_owned() })
+    }
+
+    /// The column of a metric, whatever it is called here.
+    #[must_use]
+    pub fn metric(&self, metric: Metric) -> Option<&Column> {
+        self.columns.iter().find(|column| column.metric == Some(metric))
+    }
+
+    /// Adds what a tick measured; columns that are no metric get a missing cell.
+    pub fn push(&mut self, row: &Row) {
+        for column in &mut self.columns {
+            column.push(column.metric.and_then(|metric| row[metric as usize]));
+        }
+    }
+
+    /// Adds a column on the right, or replaces the one of that name.
+    ///
+    /// # Errors
+    ///
+    /// When its length is not the frame's.
+    pub fn set(&mut self, column: Column) -> Result<(), FrameError> {
+        if !self.columns.is_empty() && column.len() != self.len() {
+            let (found, expected) = (column.len(), self.len());
+            return Err(FrameError::Length { name: column.name, found, expected });
+        }
+        match self.columns.iter_mut().find(|present| present.name == column.name) {
+            Some(present) => *present = column,
+            None => self.columns.push(column),
+        }
+        Ok(())
+    }
+
+    /// The first `rows` rows, or all when there are fewer.
+    #[must_use]
+    pub fn head(&self, rows: usize) -> Self {
+        self.slice(0..rows)
+    }
+
+    /// The last `rows` rows, or all when there are fewer.
+    #[must_use]
+    pub fn tail(&self, rows: usize) -> Self {
+        self.slice(self.len().saturating_sub(rows)..self.len())
+    }
+
+    /// The rows of a range, as far as they exist.
+    #[must_use]
+    pub fn slice(&self, rows: Range<usize>) -> Self {
+        let end = rows.end.min(self.len());
+        let rows = rows.start.min(end)..end;
+        Self { columns: self.columns.iter().map(|column| column.slice(rows.clone())).collect() }
+    }
+
+    /// These columns, in this order.
+    ///
+    /// # Errors
+    ///
+    /// When one does not exist or is asked for twice.
+    pub fn select(&self, names: &[&str]) -> Result<Self, FrameError> {
+        let columns: Result<Vec<_>, _> = names.iter().map(|name| self.column(name).cloned()).collect();
+        Self::from_columns(columns?)
+    }
+
+    /// Gives a column another name; its cells and its metric stay.
+    ///
+    /// # Errors
+    ///
+    /// When it does not exist, or the new name is taken.
+    pub fn rename(&mut self, from: &str, to: &str) -> Result<(), FrameError> {
+        if from != to && self.names().any(|name| name == to) {
+            return Err(FrameError::DuplicateColumn { name: to.to_owned() });
+        }
+        let found = self.columns.iter_mut().find(|column| column.name == from);
+        let column = found.ok_or_else(|| FrameError::UnknownColumn { name: from.to_owned() })?;
+        to.clone_into(&mut column.name);
+        Ok(())
+    }
+}
+
+/// How the combined table names and counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CombinedOptions {
+    /// Memory, VRAM and disk space in bytes instead of kB, MiB and GiB.
+    pub bytes: bool,
+    /// The names people read instead of the columns' own.
+    pub human_names: bool,
+    /// In place of `system_` or `System `.
+    pub system_prefix: Option<String>,
+    /// In place of `process_` or `Process `.
+    pub process_prefix: Option<String>,
+}
+
+impl CombinedOptions {
+    fn prefix(&self, table: Table) -> &str {
+        let (given, plain, human) = match table {
+            Table::System => (&self.system_prefix, "system_", "System "),
+            Table::Process => (&self.process_prefix, "process_", "Process "),
+            Table::Every | Table::Extra => return "",
+        };
+        given.as_deref().unwrap_or(if self.human_names { human } else { plain })
+    }
+
+    fn name(&self, prefix: &str, column: &Column) -> String {
+        let name =
+            column.metric.filter(|_| self.human_names).map_or(column.name(), |metric| metric.human_name());
+        format!("{prefix}{name}")
+    }
+}
+
+/// Both tables side by side, row i of one beside row i of the other: `timestamp`, then the machine,
+/// then the job. A table that is off has no columns; rows that only one side has are left out.
+///
+/// # Errors
+///
+/// When the prefixes asked for give two columns one name.
+pub fn combined(
+    process: Option<&Frame>,
+    system: Option<&Frame>,
+    options: &CombinedOptions,
+) -> Result<Frame, FrameError> {
+    let tables = [(Table::System, system), (Table::Process, process)];
+    let on = || tables.iter().filter_map(|(table, frame)| frame.map(|frame| (*table, frame)));
+    let rows = on().map(|(_, frame)| frame.len()).min().unwrap_or(0);
+
+    let mut columns = Vec::new();
+    if let Some(timestamp) = on().find_map(|(_, frame)| frame.metric(Metric::Timestamp)) {
+        columns.push(Column { name: options.name("", timestamp), ..timestamp.slice(0..rows) });
+    }
+    for (table, frame) in on() {
+        let prefix = options.prefix(table);
+        for column in frame.columns.iter().filter(|column| column.metric != Some(Metric::Timestamp)) {
+            let mut copy = Column { name: options.name(prefix, column), ..column.slice(0..rows) };
+            let factor =
+                column.metric.filter(|_| options.bytes).and_then(|metric| metric.unit().byte_factor());
+            if let Some(factor) = factor {
+                copy.cells.iter_mut().for_each(|cell| *cell *= factor);
+            }
+            columns.push(copy);
+        }
+    }
+    Frame::from_columns(columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(timestamp: f64, memory_kib: Option<f64>) -> Row {
+        let mut row: Row = [None; Metric::ALL.len()];
+        row[Metric::Timestamp as usize] = Some(timestamp);
+        row[Metric::ProcessMemory as usize] = memory_kib;
+        row[Metric::DiskUsed as usize] = Some(1.5);
+        row[Metric::SystemVram as usize] = Some(2.0);
+        row
+    }
+
+    fn tables(rows: usize) -> (Frame, Frame) {
+        let (mut process, mut system) = (Frame::for_table(Table::Process), Frame::for_table(Table::System));
+        for number in 0..rows {
+            #[expect(clippy::cast_precision_loss, reason = "a handful of rows")]
+            let row = row(100.0 + number as f64, Some(1024.0));
+            process.push(&row);
+            system.push(&row);
+        }
+        (process, system)
+    }
+
+    #[test]
+    fn what_was_not_measured_is_none_and_so_is_infinity() {
+        let mut frame = Frame::for_table(Table::Process);
+        frame.push(&row(1.0, None));
+        frame.push(&row(2.0, Some(f64::INFINITY)));
+        frame.push(&row(3.0, Some(0.0)));
+        let cells: Vec<_> = frame.column("memory").unwrap().iter().collect();
+        assert_eq!(cells, [None, None, Some(0.0)]);
+        assert_eq!(frame.column("memory").unwrap().get(3), None);
+    }
+
+    #[test]
+    fn head_tail_and_slice_stop_at_the_ends() {
+        let frame = tables(5).0;
+        let times = |frame: &Frame| frame.column("timestamp").unwrap().present().collect::<Vec<_>>();
+        assert_eq!(times(&frame.head(2)), [100.0, 101.0]);
+        assert_eq!(times(&frame.tail(2)), [103.0, 104.0]);
+        assert_eq!(times(&frame.slice(3..99)), [103.0, 104.0]);
+        assert_eq!((frame.head(9).len(), frame.tail(9).len(), frame.slice(7..9).len()), (5, 5, 0));
+        #[expect(clippy::reversed_empty_ranges, reason = "that is the case under test")]
+        let backwards = frame.slice(4..2);
+        assert!(backwards.is_empty() && backwards.columns().len() == 12);
+    }
+
+    #[test]
+    fn select_and_rename_name_the_column_they_miss() {
+        let mut frame = tables(1).0;
+        assert_eq!(frame.select(&["memory", "pid"]).unwrap().names().collect::<Vec<_>>(), ["memory", "pid"]);
+        let missing = FrameError::UnknownColumn { name: "x".to_owned() };
+        assert_eq!(frame.select(&["x"]).unwrap_err(), missing);
+        assert_eq!(frame.rename("x", "y").unwrap_err(), missing);
+        assert_eq!(missing.to_string(), "column `x` not found");
+        frame.rename("memory", "ram").unwrap();
+        assert_eq!(frame.metric(Metric::ProcessMemory).unwrap().name(), "ram");
+        assert!(matches!(frame.rename("pid", "ram"), Err(FrameError::DuplicateColumn { .. })));
+    }
+
+    #[test]
+    fn a_column_of_another_length_is_refused() {
+        let mut frame = tables(2).0;
+        frame.set(Column::new("new", vec![1.0, 2.0])).unwrap();
+        assert!(matches!(
+            frame.set(Column::new("new", vec![1.0])),
+            Err(FrameError::Length { found: 1, expected: 2, .. })
+        ));
+    }
+
+    #[test]
+    fn combined_has_timestamp_then_the_machine_then_the_job() {
+        let (process, system) = tables(3);
+        let frame = combined(Some(&process), Some(&system), &CombinedOptions::default()).unwrap();
+        let names: Vec<_> = frame.names().collect();
+        assert_eq!(names.len(), 1 + 20 + 11);
+        assert_eq!(
+            (names[0], names[1], names[20], names[21], names[31]),
+            ("timestamp", "system_processes", "system_gpu_utilized", "process_pid", "process_gpu_utilized")
+        );
+    }
+
+    #[test]
+    fn combined_cuts_to_the_rows_that_both_sides_have() {
+        let (process, _) = tables(3);
+        let (_, system) = tables(2);
+        assert_eq!(combined(Some(&process), Some(&system), &CombinedOptions::default()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_table_that_is_off_has_no_columns() {
+        let (process, system) = tables(2);
+        let only = |process, system| combined(process, system, &CombinedOptions::default()).unwrap();
+        assert!(only(Some(&process), None).names().skip(1).all(|name| name.starts_with("process_")));
+        assert!(only(None, Some(&system)).names().skip(1).all(|name| name.starts_with("system_")));
+        assert_eq!(only(None, Some(&system)).column("timestamp").unwrap().get(1), Some(101.0));
+        assert!(only(None, None).columns().is_empty());
+    }
+
+    #[test]
+    fn bytes_and_human_names_change_values_and_names_only_where_they_should() {
+        let (process, system) = tables(1);
+        let options = CombinedOptions { bytes: true, human_names: true, ..CombinedOptions::default() };
+        let frame = combined(Some(&process), Some(&system), &options).unwrap();
+        let cell = |name: &str| frame.column(name).unwrap().get(0);
+        assert_eq!(cell("Timestamp"), Some(100.0));
+        assert_eq!(cell("Process memory usage"), Some(1_048_576.0));
+        assert_eq!(cell("System disk space used"), Some(1.5 * 1_073_741_824.0));
+        assert_eq!(cell("System VRAM used"), Some(2_097_152.0));
+        assert_eq!(cell("System processes"), None);
+        let options = CombinedOptions { system_prefix: Some("host.".into()), ..CombinedOptions::default() };
+        let frame = combined(Some(&process), Some(&system), &options).unwrap();
+        assert!(frame.column("host.cpu_usage").is_ok() && frame.column("process_cpu_usage").is_ok());
+    }
+
+    #[test]
+    fn prefixes_that_make_names_collide_are_an_error() {
+        let (process, system) = tables(1);
+        let none = Some(String::new());
+        let options =
+            CombinedOptions { system_prefix: none.clone(), process_prefix: none, ..Default::default() };
+        assert!(matches!(
+            combined(Some(&process), Some(&system), &options),
+            Err(FrameError::DuplicateColumn { .. })
+        ));
+    }
+}
