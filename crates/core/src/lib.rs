@@ -22,3 +22,5 @@ pub mod snapshot;
 pub mod source;
 pub mod sys;
 pub mod tree;
+pub mod stats;
+pub mod summary;
