@@ -1,2 +1,67 @@
-//! The `resource-tracker` command.
-fn main() {}
+//! The `resource-tracker` command: arguments in, the core's work, text out.
+//!
+//! On Linux the program has its own entry point: Rust's ignores `SIGPIPE` before `main`, and then nobody can
+//! tell any more what the job must inherit.
+#![cfg_attr(all(target_os = "linux", not(test)), no_main)]
+
+mod args;
+mod run;
+mod show;
+mod sinks;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use resource_tracker::sys;
+
+use args::{Cli, Command};
+
+#[cfg(all(target_os = "linux", not(test)))]
+#[expect(unsafe_code, reason = "an exported `main` is what no_main asks for; the C library calls it once")]
+#[unsafe(no_mangle)]
+extern "C" fn main(_argc: libc::c_int, _argv: *const *const libc::c_char) -> libc::c_int {
+    libc::c_int::from(command())
+}
+
+#[cfg(not(all(target_os = "linux", not(test))))]
+fn main() -> ExitCode {
+    ExitCode::from(command())
+}
+
+/// Does what the arguments say; the exit status.
+fn command() -> u8 {
+    let ignored_at_start: Vec<i32> =
+        [libc::SIGPIPE, libc::SIGCHLD].into_iter().filter(|signal| sys::is_ignored(*signal)).collect();
+    fill_standard_streams();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return show::usage(&error),
+    };
+    // From here on a reader that goes away is an error to be handled, not our end: a job may depend on us.
+    sys::ignore(libc::SIGPIPE);
+    let done = match cli.command {
+        Command::Run(args) => run::run(args, &ignored_at_start),
+        Command::Attach(args) => run::attach(args),
+        Command::Process(args) => run::process(args),
+        Command::System(args) => run::system(args),
+    };
+    match done {
+        Ok(code) => code,
+        Err(failure) => show::failure(&failure),
+    }
+}
+
+/// A stream that was closed when we started must not become the number of a file that we open, where text meant
+/// for a terminal would then go. Close-on-exec: the job finds it closed, as it would have without us.
+fn fill_standard_streams() {
+    use rustix::fs::{Mode, OFlags};
+    loop {
+        let Ok(fd) = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
+            return;
+        };
+        if std::os::fd::AsRawFd::as_raw_fd(&fd) > 2 {
+            return;
+        }
+        std::mem::forget(fd);
+    }
+}

@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 
 use crate::config::CpuSource;
 use crate::root::{Access, Root};
-use crate::snapshot::{Moment, TreeClock};
 use crate::source::cgroup::JobGroup;
 use crate::sys::{self, Follow};
 use crate::tree::Member;
@@ -104,17 +103,15 @@ impl TreeCounter {
 
     /// All CPU time so far.
     #[must_use]
-    pub fn read(&self, root: &Root) -> Option<TreeClock> {
-        let at_ns = Moment::now().monotonic_ns;
-        let cpu_ns = match self {
+    pub fn read_ns(&self, root: &Root) -> Option<u64> {
+        match self {
             Self::Inherited(counters) => counters.iter().try_fold(0_u64, |sum, counter| {
                 root.note(|| Access::Counter);
                 let mut value = [0; 8];
                 let length = rustix::io::read(counter, &mut value).ok()?;
                 if length == value.len() { sum.checked_add(u64::from_ne_bytes(value)) } else { None }
-            })?,
-            Self::Group(group) => group.cpu_ns()?,
-        };
-        Some(TreeClock { cpu_ns, at_ns })
+            }),
+            Self::Group(group) => group.cpu_ns(),
+        }
     }
 }

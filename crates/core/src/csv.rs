@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use thiserror::Error;
 
 use crate::decimal;
-use crate::frame::{Column, Frame, FrameError};
+use crate::frame::{Column, CombinedOptions, Frame, FrameError};
 use crate::metric::{Metric, Row, Table};
 
 /// Text is handed on in pieces of about this size.
@@ -28,6 +28,25 @@ pub fn write_header(out: &mut Vec<u8>, table: Table) {
 pub fn write_row(out: &mut Vec<u8>, table: Table, row: &Row) {
     let cells = table.metrics().map(|metric| (row[metric as usize], metric.decimals() == 0));
     write_cells(out, cells);
+}
+
+/// Columns of the combined table of these tables: `timestamp`, then each table's own behind its prefix.
+fn combined_metrics(tables: &[Table]) -> impl Iterator<Item = Metric> {
+    std::iter::once(Metric::Timestamp)
+        .chain(tables.iter().flat_map(|table| table.metrics().filter(|metric| *metric != Metric::Timestamp)))
+}
+
+/// Appends the header line of the combined table of these tables.
+pub fn write_combined_header(out: &mut Vec<u8>, tables: &[Table]) {
+    let names: Vec<_> = combined_metrics(tables)
+        .map(|metric| format!("{}{}", CombinedOptions::default().prefix(metric.table()), metric.column()))
+        .collect();
+    write_names(out, names.iter().map(String::as_str));
+}
+
+/// Appends one row of the combined table of these tables.
+pub fn write_combined_row(out: &mut Vec<u8>, tables: &[Table], row: &Row) {
+    write_cells(out, combined_metrics(tables).map(|metric| (row[metric as usize], metric.decimals() == 0)));
 }
 
 /// Writes a whole frame: header, then every row.

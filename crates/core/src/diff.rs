@@ -81,14 +81,8 @@ pub fn row(before: &Snapshot, after: &Snapshot, rates: Rates) -> Row {
 }
 
 fn set_job(set: &mut impl FnMut(Metric, Option<f64>), then: &JobReading, now: &JobReading, rates: Rates) {
-    let seen_ns = now.seen_cpu_ns.checked_sub(then.seen_cpu_ns);
-    let clock_ns = match (then.clock, now.clock) {
-        (Some(then), Some(now)) => now.cpu_ns.checked_sub(then.cpu_ns),
-        // A counter that starts with the job starts at nothing.
-        (None, Some(now)) if then.pid == 0 => Some(now.cpu_ns),
-        _ => None,
-    };
-    let spent_ns = clock_ns.or(seen_ns);
+    let spent_ns = now.cpu.spent_ns.checked_sub(then.cpu.spent_ns);
+    let seen_ns = now.cpu.seen_ns.checked_sub(then.cpu.seen_ns);
     let user_share = user_share(then, now);
     set(Metric::Pid, Some(f64::from(now.pid)));
     set(Metric::Children, now.children.map(count));
@@ -103,7 +97,8 @@ fn set_job(set: &mut impl FnMut(Metric, Option<f64>), then: &JobReading, now: &J
     set(Metric::Swap, now.swap_kib.map(count));
     set(Metric::Threads, now.threads.map(count));
     set(Metric::MajorFaults, growth(Some(then.major_faults), Some(now.major_faults)));
-    set(Metric::CpuSeen, seen_ns.map(seconds));
+    // Without a counter beside it there is nothing to compare with: coverage is unknown then, not complete.
+    set(Metric::CpuSeen, seen_ns.filter(|_| now.cpu.is_counted).map(seconds));
 }
 
 /// The part of the interval's CPU time that was user time: by the ticks of this interval, else of the job so far.
@@ -201,7 +196,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Moment, TreeClock};
+    use crate::snapshot::{CpuTime, Moment};
     use proptest::prelude::*;
 
     fn cell(row: &Row, metric: Metric) -> Option<f64> {
@@ -216,13 +211,17 @@ mod tests {
     }
 
     #[test]
-    fn the_counter_gives_the_sum_and_ticks_only_divide_it() {
-        let job = |clock_s: u64, user_ticks, system_ticks| JobReading {
+    fn ticks_divide_the_time_that_was_spent_but_do_not_change_it() {
+        let job = |spent_s: u64, user_ticks, system_ticks| JobReading {
             pid: 7,
             user_ticks,
             system_ticks,
-            seen_cpu_ns: clock_s * 500_000_000,
-            clock: Some(TreeClock { cpu_ns: clock_s * 1_000_000_000, at_ns: 0 }),
+            cpu: CpuTime {
+                spent_ns: spent_s * 1_000_000_000,
+                seen_ns: spent_s * 500_000_000,
+                is_counted: true,
+                ..CpuTime::default()
+            },
             ..JobReading::default()
         };
         let before = Snapshot { job: Some(job(1, 10, 10)), ..Snapshot::default() };
@@ -281,7 +280,7 @@ mod tests {
             let snapshot = |v: [u64; 6]| Snapshot {
                 at: Moment { wall_ns: v[0], monotonic_ns: v[1] },
                 throttled_ns: Some(v[2]),
-                job: Some(JobReading { pid: 1, seen_cpu_ns: v[3], user_ticks: v[4] >> 1, system_ticks: v[5] >> 1,
+                job: Some(JobReading { pid: 1, cpu: CpuTime { spent_ns: v[3], ..CpuTime::default() }, user_ticks: v[4] >> 1, system_ticks: v[5] >> 1,
                     read_bytes: Some(v[4]), ..JobReading::default() }),
                 disks: Some(vec![Device { name: (*b"d").into(), inbound: v[4], outbound: v[5] }]),
                 ..Snapshot::default()

@@ -314,7 +314,7 @@ pub struct CombinedOptions {
 }
 
 impl CombinedOptions {
-    fn prefix(&self, table: Table) -> &str {
+    pub(crate) fn prefix(&self, table: Table) -> &str {
         let (given, plain, human) = match table {
             Table::System => (&self.system_prefix, "system_", "System "),
             Table::Process => (&self.process_prefix, "process_", "Process "),

@@ -9,8 +9,9 @@ use crate::error::SourceError;
 use crate::ledger::{Account, Ledger, Reaped, Totals};
 use crate::memory::Memory;
 use crate::root::Root;
-use crate::snapshot::{JobReading, Snapshot};
+use crate::snapshot::{CpuTime, JobReading, Moment, Snapshot};
 use crate::source::procfs::parse_pid_io;
+use crate::sys::Ended;
 use crate::tree::{Member, Tree, pid_path};
 
 /// Where the sampling thread lives: in the job's root process its CPU time must be taken out again.
@@ -36,11 +37,17 @@ pub struct Job {
     ledger: Ledger,
     memory: Memory,
     counter: Option<TreeCounter>,
+    /// What had been seen when the recording began, and what the counter showed then.
+    seen_before_ns: u64,
+    counted_before_ns: u64,
+    spent_ns: u64,
     accounts: Vec<Account>,
     buffer: Vec<u8>,
     ns_per_tick: u64,
     io_known: bool,
     io_denied: bool,
+    /// The root's last account, once it has ended and while it still is a zombie.
+    ended: Option<Ended>,
 }
 
 impl Job {
@@ -62,17 +69,25 @@ impl Job {
             memory: Memory::default(),
             // An inherited counter would count the children too.
             counter: counter.filter(|_| config.children),
+            seen_before_ns: 0,
+            counted_before_ns: 0,
+            spent_ns: 0,
             accounts: Vec::new(),
             buffer: Vec::new(),
             ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
             io_known: false,
             io_denied: false,
+            ended: None,
         }
     }
 
-    /// Sets the counter that sees the whole tree.
-    pub fn count_with(&mut self, counter: TreeCounter) {
-        self.counter = Some(counter).filter(|_| self.with_children);
+    /// Starts the count here, for a job that runs already: what it spent so far is not this recording's.
+    pub fn count_from_here(&mut self, root: &Root, counter: Option<TreeCounter>) {
+        self.counter = counter.filter(|_| self.with_children);
+        self.seen_before_ns = self.ledger.totals().cpu_ns;
+        self.counted_before_ns = self.counter.as_ref().and_then(|counter| counter.read_ns(root)).unwrap_or(0);
+        self.spent_ns = 0;
+        self.start_interval();
     }
 
     /// Members at the last look.
@@ -91,12 +106,6 @@ impl Job {
     #[must_use]
     pub fn cpu_source(&self) -> &'static str {
         self.counter.as_ref().map_or("procfs", TreeCounter::name)
-    }
-
-    /// Whether CPU time is exact at any moment, or steps with the scheduler's ticks.
-    #[must_use]
-    pub fn is_continuous(&self) -> bool {
-        self.counter.as_ref().is_some_and(TreeCounter::is_continuous)
     }
 
     /// CPU time of ended processes that nobody received: their last part was not seen.
@@ -119,7 +128,6 @@ impl Job {
         &mut self,
         root: &Root,
         snapshot: &Snapshot,
-        interval_ns: u64,
         reaped: &[Reaped],
         sampler: Sampler,
     ) -> Result<JobReading, SourceError> {
@@ -135,12 +143,32 @@ impl Job {
         self.ledger.settle(&self.accounts, reaped);
         // Once the root has ended, what is left of the tree says nothing about what the job needs.
         if self.is_root_alive() {
-            self.memory.look(root, self.tree.members(), snapshot.at.monotonic_ns, interval_ns);
+            self.memory.look(root, self.tree.members(), snapshot.at.monotonic_ns);
         }
         Ok(self.reading(root))
     }
 
+    /// The counter misses nobody but may miss the end of a process, where the kernel takes its memory down: it is
+    /// read before that on some kernels. What was seen misses nothing of the processes that were waited for. Neither
+    /// counts anything twice, so the larger is nearer to the truth.
+    fn cpu_time(&mut self, root: &Root) -> CpuTime {
+        let seen_ns = self.ledger.totals().cpu_ns.saturating_sub(self.seen_before_ns);
+        let at_ns = Moment::now().monotonic_ns;
+        let counted_ns = self.counter.as_ref().and_then(|counter| counter.read_ns(root));
+        let counted_ns = counted_ns.map(|ns| ns.saturating_sub(self.counted_before_ns));
+        self.spent_ns = self.spent_ns.max(seen_ns).max(counted_ns.unwrap_or(0));
+        let is_continuous = self.counter.as_ref().is_some_and(TreeCounter::is_continuous);
+        CpuTime {
+            spent_ns: self.spent_ns,
+            at_ns,
+            steps: !is_continuous || counted_ns != Some(self.spent_ns),
+            seen_ns,
+            is_counted: counted_ns.is_some(),
+        }
+    }
+
     fn reading(&mut self, root: &Root) -> JobReading {
+        let cpu = self.cpu_time(root);
         let alive = || self.tree.members().iter().filter(|member| !member.stat.is_zombie());
         let level = self.memory.level();
         let totals = self.ledger.totals();
@@ -148,10 +176,9 @@ impl Job {
         JobReading {
             pid: self.pid,
             children: self.with_children.then_some(children),
-            seen_cpu_ns: totals.cpu_ns,
+            cpu,
             user_ticks: totals.user_ticks,
             system_ticks: totals.system_ticks,
-            clock: self.counter.as_ref().and_then(|counter| counter.read(root)),
             read_bytes: self.io_known.then_some(totals.read_bytes),
             write_bytes: self.io_known.then_some(totals.write_bytes),
             major_faults: totals.major_faults,
@@ -163,16 +190,21 @@ impl Job {
         }
     }
 
+    /// The root, a child of ours, has ended; it is not reaped yet, and this is exact.
+    ///
+    /// `own_rss_kib` is what the tracker held when it forked: the mark that a child starts with.
+    pub fn end(&mut self, ended: Ended, own_rss_kib: u64) {
+        self.ended = Some(ended);
+        let explained_kib = self.memory.largest_peak_rss_kib().unwrap_or(0).max(own_rss_kib);
+        if ended.max_rss_kib > explained_kib {
+            // One of its processes was once this large, since the last look: a mark that nothing else explains.
+            self.memory.prove_peak(ended.max_rss_kib);
+        }
+    }
+
     /// A row was made of the last reading: peaks are of the next interval from here on.
     pub fn start_interval(&mut self) {
         let _ = self.memory.take_peak_kib();
-    }
-
-    /// A process of the job was once this large. Proves a peak only where no mark that we saw explains it.
-    pub fn prove_single_peak(&mut self, rss_kib: u64) {
-        if self.memory.largest_peak_rss_kib().is_none_or(|seen_kib| seen_kib < rss_kib) {
-            self.memory.prove_peak(rss_kib);
-        }
     }
 
     fn account(&mut self, root: &Root, member: &Member, sampler: Sampler) -> Account {
@@ -180,15 +212,28 @@ impl Job {
         let (waited_user, waited_system) =
             if self.with_children { (stat.cutime_ticks, stat.cstime_ticks) } else { (0, 0) };
         let ticks_ns = |ticks: u64| ticks.saturating_mul(self.ns_per_tick);
-        let mut own_ns = root
-            .process_cpu_ns(member.pid)
-            .unwrap_or_else(|| ticks_ns(stat.utime_ticks.saturating_add(stat.stime_ticks)));
+        let clock_ns = root.process_cpu_ns(member.pid);
+        let known = self.ledger.account(member.pid, stat.start_ticks);
+        if let (None, Some(known), false) = (clock_ns, known, root.is_recorded()) {
+            // It ended while we looked: what it has handed on by now shows at the next look only.
+            return *known;
+        }
+        let mut own_ns =
+            clock_ns.unwrap_or_else(|| ticks_ns(stat.utime_ticks.saturating_add(stat.stime_ticks)));
         if let Sampler::InsideOf { pid, cpu_ns } = sampler
             && pid == member.pid
         {
             own_ns = own_ns.saturating_sub(cpu_ns);
         }
         let waited_ns = ticks_ns(waited_user.saturating_add(waited_system));
+        let mut cpu_ns = own_ns.saturating_add(waited_ns);
+        let mut user_ticks = stat.utime_ticks.saturating_add(waited_user);
+        let mut system_ticks = stat.stime_ticks.saturating_add(waited_system);
+        if let Some(ended) = self.ended.filter(|ended| ended.pid == member.pid && self.with_children) {
+            cpu_ns = ended.user_us.saturating_add(ended.system_us).saturating_mul(1_000);
+            let ticks = |us: u64| us.saturating_mul(1_000) / self.ns_per_tick;
+            (user_ticks, system_ticks) = (ticks(ended.user_us), ticks(ended.system_us));
+        }
         let (read_bytes, write_bytes) = self.storage_bytes(root, member);
         let storage =
             Totals { read_bytes, write_bytes, major_faults: stat.major_faults, ..Totals::default() };
@@ -196,12 +241,7 @@ impl Job {
             pid: member.pid,
             start_ticks: stat.start_ticks,
             ppid: stat.ppid,
-            spent: Totals {
-                cpu_ns: own_ns.saturating_add(waited_ns),
-                user_ticks: stat.utime_ticks.saturating_add(waited_user),
-                system_ticks: stat.stime_ticks.saturating_add(waited_system),
-                ..storage
-            },
+            spent: Totals { cpu_ns, user_ticks, system_ticks, ..storage },
             // For storage and faults the kernel does not tell apart what was received.
             received: Totals {
                 cpu_ns: waited_ns,
@@ -220,9 +260,10 @@ impl Job {
                 (io.read_bytes, io.write_bytes)
             }
             other => {
-                self.io_denied |= matches!(other, Err(SourceError::Denied { .. }));
                 // What was read before stays: the process may have ended between two files.
                 let known = self.ledger.account(member.pid, member.stat.start_ticks);
+                // In the middle of an exec a process refuses everybody, so the first refusal says nothing.
+                self.io_denied |= known.is_some() && matches!(other, Err(SourceError::Denied { .. }));
                 known.map_or((0, 0), |account| (account.spent.read_bytes, account.spent.write_bytes))
             }
         }

@@ -4,20 +4,22 @@
 //! Out: PSS of the tree (between walks: the last PSS and the growth of RSS since), and the proved peak.
 //!
 //! A walk holds a lock that the job may need and takes milliseconds for a big process, so each process is
-//! walked at most for [`SHARE`] of the time, and a tick spends no more than that share of its interval on
-//! walks; those never walked and those that changed most come first.
+//! walked for a hundredth of the time at most, and so are all together, but for a reserve that lets a tree
+//! which has just changed be walked as a whole: shares that were taken at different moments do not add up.
+//! Those never walked and those that changed most come first.
 
 use crate::error::SourceError;
 use crate::root::Root;
-use crate::source::procfs::{parse_pid_status, parse_pss_kib};
+use crate::source::procfs::{parse_pid_status, parse_smaps_rollup};
 use crate::tree::{Member, pid_path};
 
 /// A hundredth of the time may go into walks.
 const SHARE: u64 = 100;
-/// A tick of a long interval still must not take long.
-const MOST_PER_TICK_NS: u64 = 50_000_000;
-/// A process that was never walked is worth more: its shared pages would count in full until then.
-const FIRST_WALKS: u64 = 5;
+/// What may be saved up for a tree that changes.
+const RESERVE_NS: u64 = 100_000_000;
+
+/// In the middle of an exec a process refuses everybody; one that always does is not asked for ever.
+const MOST_REFUSALS: u8 = 3;
 
 /// One process at the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,8 +30,8 @@ struct Held {
     peak_rss_kib: Option<u64>,
     swap_kib: Option<u64>,
     walk: Option<Walk>,
-    /// No walk is to be had: another user's process, or a kernel without `smaps_rollup`.
-    unwalkable: bool,
+    /// Walks in a row that were refused: another user's process, or a kernel without `smaps_rollup`.
+    refusals: u8,
 }
 
 /// A walk over a process's pages.
@@ -52,7 +54,7 @@ impl Held {
     }
 
     fn is_due(&self, now_ns: u64) -> bool {
-        !self.unwalkable
+        self.refusals < MOST_REFUSALS
             && self
                 .walk
                 .is_none_or(|walk| now_ns.saturating_sub(walk.at_ns) >= walk.cost_ns.saturating_mul(SHARE))
@@ -84,13 +86,15 @@ pub struct Memory {
     level: Option<Level>,
     peak_kib: Option<u64>,
     has_looked: bool,
+    last_walks_ns: Option<u64>,
+    left_ns: u64,
     buffer: Vec<u8>,
     page_kib: u64,
 }
 
 impl Memory {
     /// Looks at all members. A job of which nothing is alive keeps its last level.
-    pub fn look(&mut self, root: &Root, members: &[Member], now_ns: u64, interval_ns: u64) {
+    pub fn look(&mut self, root: &Root, members: &[Member], now_ns: u64) {
         if self.page_kib == 0 {
             self.page_kib = rustix::param::page_size() as u64 / 1024;
         }
@@ -110,7 +114,7 @@ impl Memory {
         if self.held.is_empty() {
             return;
         }
-        self.walk_those_due(root, now_ns, interval_ns);
+        self.walk_those_due(root, now_ns);
         let mut level = Level::default();
         for held in &self.held {
             level.memory_kib = level.memory_kib.saturating_add(held.memory_kib());
@@ -159,33 +163,38 @@ impl Memory {
             .map_or((None, None), |s| (s.peak_rss_kib, s.swap_kib))
     }
 
-    fn walk_those_due(&mut self, root: &Root, now_ns: u64, interval_ns: u64) {
+    fn walk_those_due(&mut self, root: &Root, now_ns: u64) {
         let mut due: Vec<usize> =
             (0..self.held.len()).filter(|at| self.held.get(*at).is_some_and(|h| h.is_due(now_ns))).collect();
         due.sort_by_key(|at| std::cmp::Reverse(self.held.get(*at).map(Held::urgency)));
-        let budget_ns = (interval_ns / SHARE).min(MOST_PER_TICK_NS);
-        let mut spent_ns = 0;
+        let saved_ns =
+            self.last_walks_ns.map_or(RESERVE_NS, |then_ns| now_ns.saturating_sub(then_ns) / SHARE);
+        self.last_walks_ns = Some(now_ns);
+        let mut left_ns = self.left_ns.saturating_add(saved_ns).min(RESERVE_NS);
         for at in due {
             let Some(held) = self.held.get_mut(at) else { continue };
-            let allowed_ns = if held.walk.is_none() { budget_ns * FIRST_WALKS } else { budget_ns };
-            // The cost of the last walk is known: one that would not fit any more waits.
-            let expected_ns = held.walk.map_or(0, |walk| walk.cost_ns);
-            if spent_ns > 0 && spent_ns + expected_ns > allowed_ns {
+            // What the last walk cost, this one will: one that does not fit any more waits for its turn.
+            if left_ns < held.walk.map_or(1, |walk| walk.cost_ns) {
                 continue;
             }
             let start_ns = monotonic_ns();
             let text = root.read(pid_path(held.pid, "smaps_rollup").as_str(), &mut self.buffer);
-            match text.map(parse_pss_kib) {
-                Ok(Ok(Some(pss_kib))) => {
+            match text.map(parse_smaps_rollup) {
+                Ok(Ok(Some(found))) => {
                     let cost_ns = monotonic_ns().saturating_sub(start_ns);
-                    held.walk = Some(Walk { at_ns: now_ns, cost_ns, pss_kib, rss_kib: held.rss_kib });
-                    spent_ns += cost_ns;
+                    held.refusals = 0;
+                    // The walk is newer than `stat`, and may have found more.
+                    held.rss_kib = found.rss_kib;
+                    held.walk =
+                        Some(Walk { at_ns: now_ns, cost_ns, pss_kib: found.pss_kib, rss_kib: found.rss_kib });
+                    left_ns = left_ns.saturating_sub(cost_ns);
                 }
                 // Ended meanwhile, or without memory: what is known stays.
                 Ok(_) | Err(SourceError::Gone { .. }) => {}
-                Err(_) => held.unwalkable = true,
+                Err(_) => held.refusals += 1,
             }
         }
+        self.left_ns = left_ns;
     }
 }
 

@@ -61,13 +61,19 @@ pub struct Pressure {
     pub io_us: Option<u64>,
 }
 
-/// CPU time of the whole tree by a counter that misses nobody, and when it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TreeClock {
-    /// All CPU time so far.
-    pub cpu_ns: u64,
-    /// By the monotonic clock.
+/// CPU time that the job has spent since the recording began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// By the inherited counter or the job's cgroup, or what was seen where that is more; never falls.
+    pub spent_ns: u64,
+    /// When it was read, by the monotonic clock.
     pub at_ns: u64,
+    /// It steps with scheduler ticks, so that over a few milliseconds it says nothing.
+    pub steps: bool,
+    /// CPU time of processes that we saw, waited-for ones included; never falls.
+    pub seen_ns: u64,
+    /// A counter that misses nobody had its say: what was seen can be held against it.
+    pub is_counted: bool,
 }
 
 /// What the job has spent so far and holds now.
@@ -77,14 +83,12 @@ pub struct JobReading {
     pub pid: u32,
     /// Descendants that are alive.
     pub children: Option<u64>,
-    /// CPU time of processes that we saw, waited-for ones included; never falls.
-    pub seen_cpu_ns: u64,
-    /// User part of it by the kernel's ticks; only its growth against `system_ticks` means anything.
+    /// CPU time.
+    pub cpu: CpuTime,
+    /// User part of what was seen, in the kernel's ticks; only its growth against `system_ticks` means anything.
     pub user_ticks: u64,
-    /// System part of it.
+    /// System part of what was seen.
     pub system_ticks: u64,
-    /// CPU time by the inherited counter or the job's cgroup, where there is one.
-    pub clock: Option<TreeClock>,
     /// Read from storage so far; never falls.
     pub read_bytes: Option<u64>,
     /// Written to storage so far; never falls.

@@ -3,7 +3,7 @@
 //! Each function is one call with its reason; decisions are made by the callers.
 #![expect(
     unsafe_code,
-    reason = "perf_event_open, waitid with rusage, signalfd and pre_exec have no safe wrapper in our tree"
+    reason = "perf_event_open, waitid with rusage, signalfd and pre_exec have no safe wrapper here"
 )]
 
 use std::io;
@@ -228,6 +228,7 @@ pub struct Arrived {
 }
 
 /// The next signal that has arrived, if any.
+#[must_use]
 pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
     let size = mem::size_of::<libc::signalfd_siginfo>();
@@ -257,14 +258,20 @@ pub fn ignore(signal: i32) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// Starts a command with the signal mask and `SIGPIPE` disposition that we were given, in the given cgroup.
+/// Gives a signal its default action in this process.
+pub fn reset(signal: i32) {
+    // SAFETY: SIG_DFL is a valid disposition for every signal; where it is not allowed the call fails.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
+/// Starts a command with the signal mask that we were given, with `ignored` signals ignored, in the given cgroup.
 ///
 /// # Errors
 /// What the fork or the exec says; the command then does not run.
 pub fn spawn(
     command: &mut Command,
     mask: SignalSet,
-    ignore_sigpipe: bool,
+    ignored: Vec<i32>,
     cgroup_procs: Option<OwnedFd>,
 ) -> io::Result<Child> {
     let before_exec = move || {
@@ -272,8 +279,8 @@ pub fn spawn(
             // SAFETY: a live descriptor and one byte; "0" moves the writer itself. A refusal costs the counter only.
             unsafe { libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) };
         }
-        if ignore_sigpipe {
-            ignore(libc::SIGPIPE);
+        for signal in &ignored {
+            ignore(*signal);
         }
         // SAFETY: a valid mask, copied into this closure before the fork.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask.0, std::ptr::null_mut()) };

@@ -104,7 +104,12 @@ impl Tree {
                 let found = self.look_at_root(root)?;
                 self.members.extend(found);
             } else if was_member.is_some() || !was_known {
-                let Some(stat) = self.look_at(root, pid) else { continue };
+                let Some(stat) = self.look_at(root, pid) else {
+                    // It ended after the list was made. Its parent may have been read before that, so what the parent
+                    // received from it shows at the next look only: it stays a member until then.
+                    self.members.extend(was_member);
+                    continue;
+                };
                 let is_same = was_member.is_some_and(|member| member.stat.start_ticks == stat.start_ticks);
                 if is_same { &mut self.members } else { &mut strangers }.push(Member { pid, stat });
             }

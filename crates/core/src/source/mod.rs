@@ -22,18 +22,22 @@ pub trait Source: Send {
     fn read(&mut self, root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError>;
 }
 
-/// What a machine gives, apart from the job: a fixed list of sources and the buffer they share.
+/// What a machine gives, apart from the job: a fixed list of sources.
 pub struct Machine {
     root: Arc<Root>,
+    /// What finding the job's processes needs.
+    listing: [Box<dyn Source>; 2],
     sources: Vec<Box<dyn Source>>,
+    has_unread_gpu: bool,
 }
 
 impl Machine {
     /// The sources of this host. With `system` off only what the job's table needs is read.
     #[must_use]
     pub fn detect(root: Arc<Root>, system: bool) -> Self {
-        let mut sources: Vec<Box<dyn Source>> =
-            vec![Box::new(procfs::CpuSource::default()), Box::new(procfs::ProcessesSource::default())];
+        let listing: [Box<dyn Source>; 2] =
+            [Box::new(procfs::CpuSource::default()), Box::new(procfs::ProcessesSource::default())];
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
         if system {
             sources.push(Box::new(procfs::MemorySource::default()));
             sources.push(Box::new(procfs::DisksSource::default()));
@@ -42,22 +46,42 @@ impl Machine {
             sources.push(Box::new(procfs::PressureSource::default()));
         }
         sources.push(Box::new(cgroup::OwnGroupSource::new(&root)));
-        Self { root, sources }
+        let gpu_doors = ["/dev/nvidiactl", "/dev/kfd", "/dev/dri/renderD128"];
+        let has_unread_gpu = gpu_doors.iter().any(|door| root.exists(door));
+        Self { root, listing, sources, has_unread_gpu }
     }
 
     /// Fills a snapshot of now.
     pub fn read(&mut self, at: Moment, snapshot: &mut Snapshot) {
-        snapshot.reset(at);
+        self.list_processes(at, snapshot);
         for source in &mut self.sources {
-            if let Err(error) = source.read(&self.root, snapshot) {
-                snapshot.failures.push((source.name(), error));
-            }
+            read_one(source.as_mut(), &self.root, snapshot);
         }
+    }
+
+    /// Only what finding the job's processes needs.
+    pub fn list_processes(&mut self, at: Moment, snapshot: &mut Snapshot) {
+        snapshot.reset(at);
+        for source in &mut self.listing {
+            read_one(source.as_mut(), &self.root, snapshot);
+        }
+    }
+
+    /// There is a GPU, and no source here that reads it.
+    #[must_use]
+    pub const fn has_unread_gpu(&self) -> bool {
+        self.has_unread_gpu
     }
 
     /// Where the files are.
     #[must_use]
     pub const fn root(&self) -> &Arc<Root> {
         &self.root
+    }
+}
+
+fn read_one(source: &mut dyn Source, root: &Root, snapshot: &mut Snapshot) {
+    if let Err(error) = source.read(root, snapshot) {
+        snapshot.failures.push((source.name(), error));
     }
 }

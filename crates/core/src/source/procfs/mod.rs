@@ -27,7 +27,7 @@ pub use pid_io::{PidIo, parse_pid_io};
 pub use pid_stat::{PidStat, parse_pid_stat};
 pub use pid_status::{PidStatus, parse_pid_status};
 pub use pressure::parse_some_us;
-pub use smaps_rollup::parse_pss_kib;
+pub use smaps_rollup::{SmapsRollup, parse_smaps_rollup};
 pub use space::SpaceSource;
 pub use stat::{Stat, parse_stat};
 

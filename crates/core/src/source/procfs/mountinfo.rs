@@ -58,15 +58,12 @@ fn unescape(field: &[u8]) -> String {
                 matches!(digit, b'0'..=b'7').then(|| value * 8 + u32::from(digit - b'0'))
             })
         });
-        match octal.and_then(|value| u8::try_from(value).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = tail.get(3..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
+        if let Some(byte) = octal.and_then(|value| u8::try_from(value).ok()) {
+            bytes.push(byte);
+            rest = tail.get(3..).unwrap_or_default();
+        } else {
+            bytes.push(*first);
+            rest = tail;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

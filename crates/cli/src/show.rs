@@ -1,0 +1,117 @@
+//! All that is printed: the only place that writes to the terminal.
+#![expect(clippy::print_stderr, reason = "this is the one file that prints")]
+
+use std::error::Error;
+use std::fmt::Write as _;
+
+use resource_tracker::metric::Metric;
+use resource_tracker::summary::Summary;
+use resource_tracker::sys::Ending;
+
+/// Why a command did not do what it should, for people.
+pub struct Failure {
+    pub error: Box<dyn Error>,
+    pub hint: Option<&'static str>,
+    pub code: u8,
+}
+
+/// Prints a failure; its exit status.
+pub fn failure(failure: &Failure) -> u8 {
+    let mut text = format!("error: {}\n", failure.error);
+    let mut cause = failure.error.source();
+    while let Some(error) = cause {
+        let _ = writeln!(text, "  caused by: {error}");
+        cause = error.source();
+    }
+    if let Some(hint) = failure.hint {
+        let _ = writeln!(text, "\nhint: {hint}");
+    }
+    print_error(&text);
+    failure.code
+}
+
+/// Prints what is wrong with the arguments, or the help that was asked for; the exit status.
+pub fn usage(error: &clap::Error) -> u8 {
+    let _ = error.print();
+    u8::try_from(error.exit_code()).unwrap_or(2)
+}
+
+/// A note to the user while or after a job runs; the job is not to be disturbed by a failure to print it.
+pub fn warning(text: &str) {
+    print_error(&format!("resource-tracker: warning: {text}\n"));
+}
+
+fn print_error(text: &str) {
+    use std::io::Write as _;
+    // Nobody can be told when standard error is gone.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// How a run went, in a few lines on standard error.
+pub fn summary(
+    ending: Option<Ending>,
+    summary: &Summary,
+    cpu_source: &str,
+    notes: &[String],
+    recording: Option<&str>,
+) {
+    let mut text = String::new();
+    let ended = match ending {
+        Some(Ending::Code(0)) => "finished".to_owned(),
+        Some(Ending::Code(code)) => format!("failed with exit code {code}"),
+        Some(Ending::Signal(signal)) => format!("ended by signal {signal}"),
+        None => "stopped following".to_owned(),
+    };
+    let wall_s = summary.of(Metric::Elapsed).sum().unwrap_or(0.0);
+    let _ = writeln!(text, "resource-tracker: {ended} after {wall_s:.2} s");
+    let mut line = |label: &str, value: String| {
+        let _ = writeln!(text, "  {label:<10}{value}");
+    };
+    let cpu = summary.of(Metric::ProcessCpu);
+    if let (Some(mean), Some(max), Some(total_s)) = (cpu.mean(), cpu.max(), summary.cpu_seconds()) {
+        line("CPU", format!("{mean:.2} cores on average, {max:.2} at most, {total_s:.2} s in all"));
+    }
+    let memory = summary.of(Metric::ProcessMemory).mean();
+    if let (Some(mean_kib), Some(peak_kib)) = (memory, summary.memory_peak_kib()) {
+        line(
+            "memory",
+            format!("{} on average, {} at most", bytes(mean_kib * 1024.0), bytes(peak_kib * 1024.0)),
+        );
+    }
+    if let (Some(read), Some(written)) =
+        (summary.of(Metric::ProcessRead).sum(), summary.of(Metric::ProcessWrite).sum())
+    {
+        line("storage", format!("{} read, {} written", bytes(read), bytes(written)));
+    }
+    let coverage = match summary.coverage() {
+        Some(coverage) => {
+            format!("{:.1} % of the CPU time seen in processes, counted by {cpu_source}", coverage * 100.0)
+        }
+        None => format!("unknown, counted by {cpu_source}"),
+    };
+    line("coverage", coverage);
+    if let Some(own_s) = summary.of(Metric::TrackerCpu).sum() {
+        let own_kib = summary.of(Metric::TrackerMemory).max().unwrap_or(0.0);
+        line("tracker", format!("{:.1} ms of CPU, {}", own_s * 1e3, bytes(own_kib * 1024.0)));
+    }
+    if let Some(path) = recording {
+        line("recording", path.to_owned());
+    }
+    for note in notes {
+        let _ = writeln!(text, "resource-tracker: warning: {note}");
+    }
+    eprint!("{text}");
+}
+
+/// A size with a unit that fits.
+fn bytes(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = usize::from(unit > 0);
+    format!("{value:.decimals$} {}", units.get(unit).unwrap_or(&"B"))
+}

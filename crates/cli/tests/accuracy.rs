@@ -1,0 +1,151 @@
+//! Reported against true CPU time, storage bytes and memory, as root and as a plain user.
+//!
+//! The truth is a cpuacct group that each test makes, which needs root and cgroup v1: both are there on the
+//! machines that run these tests, and a machine without them fails here instead of skipping.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use support::{BIN, NOBODY, Truth, as_user, column, open_folder, python, sum, text, tracker};
+
+const JOBS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/jobs.py");
+
+struct Measured {
+    ratio: f64,
+    csv: String,
+    stderr: String,
+}
+
+/// Runs a job under the tracker; what was reported, over what the kernel says.
+fn measure(kind: &str, seconds: &str, user: u32, options: &[&str]) -> Measured {
+    let folder = open_folder();
+    let jobs = folder.path().join("jobs.py");
+    std::fs::copy(JOBS, &jobs).unwrap();
+    let truth = Truth::new(user);
+    let csv = folder.path().join("rows.csv");
+    let mut command = tracker(folder.path());
+    command
+        .current_dir(folder.path())
+        .env("JOB_FOLDER", folder.path())
+        .arg("run")
+        .arg("--no-save")
+        .arg("--csv")
+        .arg(&csv)
+        .args(options)
+        .arg("--");
+    command.args(truth.wrap(&[&python(), jobs.to_str().unwrap(), kind, seconds]));
+    let output = as_user(&mut command, user).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let csv = std::fs::read_to_string(csv).unwrap();
+    let reported = sum(&csv, "process_utime") + sum(&csv, "process_stime");
+    let ratio = reported / truth.cpu_s();
+    println!(
+        "{kind:<20} uid {user:<6} {options:?} reported {reported:.3} s, true {:.3} s, ratio {ratio:.4}",
+        truth.cpu_s()
+    );
+    Measured { ratio, csv, stderr: String::from_utf8(output.stderr).unwrap() }
+}
+
+fn assert_between(low: f64, value: f64, high: f64, what: &str) {
+    assert!((low..=high).contains(&value), "{what}: {value} is not between {low} and {high}");
+}
+
+const KINDS: [(&str, &str); 6] = [
+    ("one", "3"),
+    ("short_children", "4"),
+    ("children_of_threads", "3"),
+    ("double_fork", "3"),
+    ("ignored_sigchld", "3"),
+    ("one", "0.3"),
+];
+
+#[test]
+fn all_cpu_time_of_a_job_is_reported_to_root() {
+    for (kind, seconds) in KINDS {
+        assert_between(0.98, measure(kind, seconds, 0, &[]).ratio, 1.02, kind);
+    }
+}
+
+#[test]
+fn all_cpu_time_of_a_job_is_reported_to_a_plain_user() {
+    for (kind, seconds) in KINDS {
+        assert_between(0.98, measure(kind, seconds, NOBODY, &[]).ratio, 1.02, kind);
+    }
+}
+
+#[test]
+fn a_cgroup_of_the_jobs_own_counts_as_well_as_the_inherited_counter() {
+    for (kind, seconds) in [("short_children", "3"), ("double_fork", "3"), ("ignored_sigchld", "3")] {
+        // The tracker itself is in the group of truth here: the job's own group is made below the tracker's.
+        let truth = Truth::new(0);
+        let folder = open_folder();
+        let csv = folder.path().join("rows.csv");
+        let python = python();
+        let arguments =
+            [BIN, "run", "--no-save", "--cpu-source", "cgroup", "--csv", csv.to_str().unwrap(), "--"];
+        let words = truth.wrap(&[&arguments[..], &[&python, JOBS, kind, seconds]].concat());
+        let output = Command::new(&words[0]).args(&words[1..]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && stderr.contains("counted by cgroup"), "{}", text(&output));
+        let csv = std::fs::read_to_string(csv).unwrap();
+        let ratio = (sum(&csv, "process_utime") + sum(&csv, "process_stime")) / truth.cpu_s();
+        println!("{kind:<20} by cgroup, ratio {ratio:.4}");
+        assert_between(0.98, ratio, 1.02, kind);
+    }
+}
+
+#[test]
+fn with_neither_counter_what_was_seen_is_reported_and_what_was_not_is_said() {
+    for (kind, seconds) in KINDS.into_iter().take(3) {
+        let measured = measure(kind, seconds, NOBODY, &["--cpu-source", "procfs"]);
+        assert_between(0.97, measured.ratio, 1.03, kind);
+    }
+    let measured = measure("ignored_sigchld", "3", NOBODY, &["--cpu-source", "procfs"]);
+    assert!(measured.stderr.contains("coverage  unknown"), "{}", measured.stderr);
+    assert!(measured.stderr.contains("warning: CPU time is incomplete"), "{}", measured.stderr);
+}
+
+#[test]
+fn a_job_shorter_than_an_interval_has_one_row_with_its_memory() {
+    let measured = measure("one", "0.05", NOBODY, &["--interval", "60"]);
+    let memory = column(&measured.csv, "process_memory");
+    assert_eq!(memory.len(), 1, "{}", measured.csv);
+    assert!(memory[0].is_some_and(|kib| kib > 1_000.0), "{memory:?}");
+}
+
+#[test]
+fn storage_bytes_of_short_lived_children_are_reported() {
+    // `/tmp` may be memory; the target folder is on a disk.
+    let measured = measure_on_disk();
+    let mib = sum(&measured, "process_write_bytes") / 1_048_576.0;
+    assert_between(118.0, mib, 122.0, "MiB written");
+}
+
+fn measure_on_disk() -> String {
+    let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let csv = folder.path().join("rows.csv");
+    let mut command = tracker(folder.path());
+    command.env("JOB_FOLDER", folder.path()).args(["run", "-q", "--no-save", "--csv"]).arg(&csv);
+    let output = command.args(["--", &python(), JOBS, "writers", "0"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    std::fs::read_to_string(csv).unwrap()
+}
+
+#[test]
+fn shared_memory_counts_once() {
+    let measured = measure("shared", "0", NOBODY, &[]);
+    let most_kib = column(&measured.csv, "process_memory").into_iter().flatten().fold(0.0, f64::max);
+    assert_between(395.0, most_kib / 1024.0, 440.0, "MiB");
+}
+
+#[test]
+fn a_peak_between_two_samples_is_proved() {
+    let measured = measure("short_peak", "0", NOBODY, &["--interval", "4"]);
+    let most_kib = column(&measured.csv, "process_memory").into_iter().flatten().fold(0.0, f64::max);
+    assert!(most_kib < 100.0 * 1024.0, "the samples themselves do not show it: {most_kib} KiB");
+    let line = measured.stderr.lines().find(|line| line.starts_with("  memory")).unwrap();
+    let peak = line.rsplit(", ").next().unwrap().split(' ').next().unwrap().parse::<f64>().unwrap();
+    assert!(line.contains("MiB at most") && peak >= 600.0, "{line}");
+}

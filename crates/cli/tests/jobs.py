@@ -1,0 +1,116 @@
+"""Jobs of known kinds for the tests: `jobs.py KIND SECONDS`. Each spends about SECONDS of CPU time."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+
+def busy(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def child(seconds):
+    pid = os.fork()
+    if pid == 0:
+        busy(seconds)
+        os._exit(0)
+    return pid
+
+
+def one(seconds):
+    busy(seconds)
+
+
+def short_children(seconds):
+    for _ in range(int(seconds / 0.02)):
+        os.waitpid(child(0.02), 0)
+
+
+def children_of_threads(seconds):
+    def work():
+        for _ in range(4):
+            os.waitpid(child(seconds / 8), 0)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def double_fork(seconds):
+    """A worker that leaves the tree; the pipe tells its end."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.close(reader)
+            busy(seconds)
+        os._exit(0)
+    os.close(writer)
+    os.wait()
+    os.read(reader, 1)
+
+
+def ignored_sigchld(seconds):
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for _ in range(int(seconds / 0.1)):
+        child(0.1)
+        try:
+            os.wait()
+        except ChildProcessError:
+            pass
+
+
+def writers(_seconds):
+    """120 MiB to disk, 5 MiB by each of 24 children."""
+    block = b"x" * (1 << 20)
+    folder = os.environ["JOB_FOLDER"]
+    for number in range(24):
+        pid = os.fork()
+        if pid == 0:
+            path = os.path.join(folder, f"file{number}")
+            with open(path, "wb", buffering=0) as file:
+                for _ in range(5):
+                    file.write(block)
+                os.fsync(file.fileno())
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+
+def shared(_seconds):
+    """400 MiB shared by 8 processes and their parent, held for 3 s."""
+    import mmap
+
+    size = 400 << 20
+    memory = mmap.mmap(-1, size)
+    for at in range(0, size, 4096):
+        memory[at] = 1
+    children = []
+    for _ in range(8):
+        pid = os.fork()
+        if pid == 0:
+            for at in range(0, size, 4096):
+                memory[at]
+            time.sleep(4)
+            os._exit(0)
+        children.append(pid)
+    for pid in children:
+        os.waitpid(pid, 0)
+
+
+def short_peak(_seconds):
+    """600 MiB that are gone before the next look of one every 4 s: they come and go between two grid lines."""
+    time.sleep(4.2 - time.time() % 4)
+    memory = b"x" * (600 << 20)
+    del memory
+    assert time.time() % 4 < 3.9, "too slow: the peak was still there at the grid line"
+    time.sleep(4.2 - time.time() % 4)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](float(sys.argv[2]))

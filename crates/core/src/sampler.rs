@@ -1,0 +1,372 @@
+//! The sampling thread: looks on the time grid, makes rows of two looks, hands them on.
+//!
+//! In:  orders (a job to follow, a child that was reaped, the end). Out: rows to the sinks and the running summary.
+//! Not here: what is in a row (`diff`), who gives the orders (`tracker`, `wrap`).
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::config::{Config, CpuSource};
+use crate::counter::{self, TreeCounter};
+use crate::diff::{self, Rates, Usage};
+use crate::error::SourceError;
+use crate::grid::{Grid, Tick};
+use crate::job::{Job, Sampler as Place};
+use crate::ledger::Reaped;
+use crate::metric::Row;
+use crate::root::{Access, Kept, Root, Shape};
+use crate::snapshot::{CpuTime, JobReading, Moment, OwnCost, Snapshot};
+use crate::source::Machine;
+use crate::sys::{self, Ended};
+use crate::tracker::{Progress, State};
+
+/// What the sampling thread can be told.
+#[derive(Debug)]
+pub enum Order {
+    /// The job runs from now on.
+    Adopt {
+        /// Its root, a child of ours.
+        pid: u32,
+        /// What counts its CPU time.
+        counter: Option<TreeCounter>,
+    },
+    /// An orphan of the job, which we adopted, has ended.
+    Reaped(Reaped),
+    /// The job's root has ended and waits to be reaped: make the last row.
+    Ended {
+        /// Its last account.
+        ended: Ended,
+        /// Our own size when we forked it.
+        own_rss_kib: u64,
+    },
+    /// Make the last row.
+    Stop,
+}
+
+/// Somebody who takes rows as they come.
+pub trait Sink: Send {
+    /// Takes one.
+    ///
+    /// # Errors
+    /// What went wrong; said once, and the recording goes on.
+    fn take(&mut self, row: &Row) -> io::Result<()>;
+    /// What it is, for the message about it.
+    fn name(&self) -> String;
+}
+
+/// Whom to follow from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A job that is about to be started; an [`Order::Adopt`] follows.
+    Future,
+    /// A process that runs already.
+    Running(u32),
+    /// Nobody: only the machine.
+    None,
+}
+
+/// For a long interval the job is looked at now and then, so that its memory and its processes are not missed.
+const PEEK_AT_LEAST_EVERY_NS: u64 = 10_000_000_000;
+const FIRST_PEEK_NS: u64 = 1_000_000;
+
+pub(crate) struct Engine {
+    root: Arc<Root>,
+    config: Config,
+    machine: Machine,
+    job: Option<Job>,
+    before: Snapshot,
+    after: Snapshot,
+    process_usage: Usage,
+    system_usage: Usage,
+    own_statm: Option<Kept>,
+    buffer: Vec<u8>,
+    /// Orphans that ended since the last look.
+    reaped: Vec<Reaped>,
+    peek_ns: u64,
+}
+
+impl Engine {
+    /// Reads the baseline: what follows is counted from here.
+    pub(crate) fn start(
+        root: Arc<Root>,
+        config: Config,
+        target: Target,
+        progress: &Progress,
+    ) -> Result<Self, SourceError> {
+        let own_statm = (target == Target::Future).then(|| root.keep("/proc/self/statm").ok()).flatten();
+        let mut engine = Self {
+            machine: Machine::detect(Arc::clone(&root), config.track_system),
+            root,
+            config,
+            job: None,
+            before: Snapshot::default(),
+            after: Snapshot::default(),
+            process_usage: Usage::default(),
+            system_usage: Usage::default(),
+            own_statm,
+            buffer: Vec::new(),
+            reaped: Vec::new(),
+            peek_ns: FIRST_PEEK_NS,
+        };
+        let at = Moment::now();
+        engine.machine.read(at, &mut engine.before);
+        match target {
+            Target::Running(pid) => engine.follow_running(pid, progress)?,
+            // A job that has not started has spent nothing.
+            Target::Future => {
+                let cpu = CpuTime { at_ns: at.monotonic_ns, ..CpuTime::default() };
+                engine.before.job = Some(JobReading { cpu, ..JobReading::default() });
+            }
+            Target::None => {}
+        }
+        engine.before.own = engine.own_cost();
+        engine.add_usage_points(false);
+        for (source, error) in &engine.before.failures {
+            progress.note(format!("{source}: {}", crate::tracker::with_causes(error)));
+        }
+        Ok(engine)
+    }
+
+    pub(crate) const fn started_at(&self) -> Moment {
+        self.before.at
+    }
+
+    fn follow_running(&mut self, pid: u32, progress: &Progress) -> Result<(), SourceError> {
+        let mut job = Job::new(&self.root, pid, &self.config, None, Vec::new(), None);
+        let place = self.place(pid);
+        job.read(&self.root, &self.before, &[], place)?;
+        if !job.is_root_alive() {
+            return Err(SourceError::Gone { path: format!("/proc/{pid}").into() });
+        }
+        let mut counter = None;
+        if self.config.cpu_source == CpuSource::Best && self.config.children {
+            let own_thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+            let own_thread = (pid == std::process::id()).then_some(own_thread);
+            match TreeCounter::for_running(&self.root, job.members(), own_thread, counter::MOST_THREADS) {
+                Ok(found) => counter = Some(found),
+                Err(why) => progress.note(why),
+            }
+        }
+        job.count_from_here(&self.root, counter);
+        let reading = job.read(&self.root, &self.before, &[], place)?;
+        progress.set_cpu_source(job.cpu_source());
+        self.before.job = Some(reading);
+        self.job = Some(job);
+        Ok(())
+    }
+
+    fn adopt(&mut self, pid: u32, counter: Option<TreeCounter>, progress: &Progress) {
+        if !self.config.track_processes {
+            return;
+        }
+        let known = self.before.pids.clone().unwrap_or_default();
+        let job = Job::new(&self.root, pid, &self.config, Some(std::process::id()), known, counter);
+        progress.set_cpu_source(job.cpu_source());
+        self.job = Some(job);
+        self.peek();
+    }
+
+    fn interval_ns(&self) -> u64 {
+        self.config.interval.ns().get()
+    }
+
+    /// Inside of the process that we watch, what this thread spends is not the job's.
+    fn place(&self, pid: u32) -> Place {
+        if self.own_statm.is_none() && pid == std::process::id() {
+            self.root.note(|| Access::OwnClock);
+            Place::InsideOf { pid, cpu_ns: sys::thread_cpu_ns().unwrap_or(0) }
+        } else {
+            Place::Outside
+        }
+    }
+
+    fn own_cost(&mut self) -> OwnCost {
+        self.root.note(|| Access::OwnClock);
+        let Some(statm) = &self.own_statm else {
+            return OwnCost { cpu_ns: sys::thread_cpu_ns(), rss_kib: None };
+        };
+        let text = self.root.reread(statm, Shape::Whole, &mut self.buffer).ok();
+        let pages =
+            text.and_then(|text| std::str::from_utf8(text).ok()?.split(' ').nth(1)?.parse::<u64>().ok());
+        OwnCost {
+            cpu_ns: sys::own_cpu_ns(),
+            rss_kib: pages.map(|pages| pages * (rustix::param::page_size() as u64 / 1024)),
+        }
+    }
+
+    /// Looks at the job between two rows.
+    pub(crate) fn peek(&mut self) {
+        let Some(mut job) = self.job.take() else { return };
+        self.machine.list_processes(Moment::now(), &mut self.after);
+        let reaped = std::mem::take(&mut self.reaped);
+        // A failed look costs nothing: the row's own look follows.
+        let _ = job.read(&self.root, &self.after, &reaped, self.place(std::process::id()));
+        self.job = Some(job);
+    }
+
+    /// Makes the row from the last look to now.
+    pub(crate) fn tick(&mut self, missed_ticks: u64, is_end: bool) -> Row {
+        let at = Moment::now();
+        self.machine.read(at, &mut self.after);
+        if let Some(mut job) = self.job.take() {
+            let reaped = std::mem::take(&mut self.reaped);
+            match job.read(&self.root, &self.after, &reaped, self.place(std::process::id())) {
+                Ok(reading) => self.after.job = Some(reading),
+                Err(error) => self.after.failures.push(("job", error)),
+            }
+            job.start_interval();
+            self.job = Some(job);
+        }
+        self.after.own = self.own_cost();
+        let (process_cores, system_cores) = self.add_usage_points(is_end);
+        let rates = Rates {
+            process_cores,
+            system_cores,
+            missed_ticks,
+            has_unread_gpu: self.machine.has_unread_gpu(),
+        };
+        let row = diff::row(&self.before, &self.after, rates);
+        std::mem::swap(&mut self.before, &mut self.after);
+        if self.before.job.is_none() {
+            // The next growth is counted from the last reading there was.
+            self.before.job = self.after.job;
+        }
+        row
+    }
+
+    /// Rates of the snapshot that is in `after`, or the first points from `before` at the start.
+    fn add_usage_points(&mut self, is_end: bool) -> (Option<f64>, Option<f64>) {
+        let snapshot = if self.after.at == Moment::default() { &self.before } else { &self.after };
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        let at_ns = snapshot.at.monotonic_ns;
+        let system = snapshot.cpu.and_then(|cpu| {
+            let ticks = cpu.user_ticks.saturating_add(cpu.nice_ticks).saturating_add(cpu.system_ticks);
+            self.system_usage.add(at_ns, ticks.saturating_mul(tick_ns), false)
+        });
+        let was_stepping = self.before.job.is_none_or(|job| job.cpu.steps);
+        let process = snapshot.job.and_then(|job| {
+            // The account of a job that has ended is exact, and so is that of one that has not started.
+            let is_exact = is_end || (!job.cpu.steps && !was_stepping);
+            self.process_usage.add(job.cpu.at_ns, job.cpu.spent_ns, is_exact)
+        });
+        (process, system)
+    }
+
+    fn coverage_notes(&self, progress: &Progress) {
+        let Some(job) = &self.job else { return };
+        if job.is_io_denied() {
+            progress.note("storage bytes of some processes are not in the figures: no permission to read their io files".to_owned());
+        }
+        if job.cpu_source() == "procfs" && job.unreceived_cpu_ns() > 0 {
+            progress.note(
+                "CPU time is incomplete: processes ended that nobody waited for, and no counter saw them"
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+/// The thread's loop: ends with the last row.
+pub(crate) fn run(
+    mut engine: Engine,
+    target: Target,
+    progress: &Arc<Progress>,
+    mut sinks: Vec<Box<dyn Sink>>,
+) {
+    let start = engine.started_at();
+    let grid = Grid::new(start.wall_ns, start.monotonic_ns, engine.config.interval.ns());
+    let watched = match target {
+        Target::Running(pid) if pid != std::process::id() => open_pidfd(pid),
+        _ => None,
+    };
+    let mut last: Option<u64> = None;
+    let mut peek_at_ns = start.monotonic_ns + engine.peek_ns;
+    loop {
+        let tick = grid.next(last, Moment::now().monotonic_ns);
+        let wake = wait(progress, watched.as_ref(), next_wake_ns(&engine, &tick, last, peek_at_ns));
+        for order in progress.take_orders() {
+            match order {
+                Order::Adopt { pid, counter } => engine.adopt(pid, counter, progress),
+                Order::Reaped(reaped) => engine.reaped.push(reaped),
+                Order::Ended { ended, own_rss_kib } => {
+                    if let Some(job) = &mut engine.job {
+                        job.end(ended, own_rss_kib);
+                    }
+                    return finish(engine, State::Exited, progress, &mut sinks);
+                }
+                Order::Stop => return finish(engine, State::Stopped, progress, &mut sinks),
+            }
+        }
+        if wake == Wake::TargetEnded {
+            return finish(engine, State::Exited, progress, &mut sinks);
+        }
+        let now_ns = Moment::now().monotonic_ns;
+        if now_ns >= tick.at_ns {
+            // Lines that passed while we were held up are missed with this row.
+            let late = grid.next(last, now_ns);
+            let missed = late.number.saturating_sub(last.map_or(0, |last| last + 1)).saturating_sub(1);
+            last = Some(late.number - 1);
+            let row = engine.tick(missed, false);
+            hand_on(&row, progress, &mut sinks);
+            peek_at_ns = now_ns + PEEK_AT_LEAST_EVERY_NS;
+        } else if now_ns >= peek_at_ns {
+            engine.peek();
+            engine.peek_ns = (engine.peek_ns * 2).min(PEEK_AT_LEAST_EVERY_NS);
+            peek_at_ns = now_ns + engine.peek_ns;
+        }
+    }
+}
+
+/// The tick, or a look before it: in the first interval soon and then ever more rarely, later only now and then.
+fn next_wake_ns(engine: &Engine, tick: &Tick, last: Option<u64>, peek_at_ns: u64) -> u64 {
+    let may_peek = engine.job.is_some() && (last.is_none() || engine.interval_ns() > PEEK_AT_LEAST_EVERY_NS);
+    if may_peek { tick.at_ns.min(peek_at_ns) } else { tick.at_ns }
+}
+
+fn finish(mut engine: Engine, state: State, progress: &Arc<Progress>, sinks: &mut [Box<dyn Sink>]) {
+    let row = engine.tick(0, true);
+    engine.coverage_notes(progress);
+    hand_on(&row, progress, sinks);
+    progress.set_state(state);
+}
+
+fn hand_on(row: &Row, progress: &Progress, sinks: &mut [Box<dyn Sink>]) {
+    for sink in sinks.iter_mut() {
+        if let Err(error) = sink.take(row) {
+            progress.note_once(format!("cannot write {}: {error}", sink.name()));
+        }
+    }
+    progress.add(row);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wake {
+    TimeOrOrder,
+    TargetEnded,
+}
+
+fn wait(progress: &Progress, watched: Option<&OwnedFd>, until_ns: u64) -> Wake {
+    let left_ns = until_ns.saturating_sub(Moment::now().monotonic_ns);
+    let timeout = Timespec {
+        tv_sec: i64::try_from(left_ns / 1_000_000_000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(left_ns % 1_000_000_000).unwrap_or(0),
+    };
+    let orders = PollFd::new(progress.bell(), PollFlags::IN);
+    let mut fds = match watched {
+        Some(pidfd) => vec![orders, PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)],
+        None => vec![orders],
+    };
+    // An interrupted wait is a short one: the loop looks at the clock again.
+    let _ = poll(&mut fds, Some(&timeout));
+    let ended = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+    progress.quiet_bell();
+    if ended { Wake::TargetEnded } else { Wake::TimeOrOrder }
+}
+
+fn open_pidfd(pid: u32) -> Option<OwnedFd> {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok()
+}

@@ -1,0 +1,304 @@
+//! The one facade: start, follow, stop, and what is known so far.
+//!
+//! In:  a [`Config`], whom to follow, who takes the rows. Out: a running summary that costs the same after a second
+//! and after a week. Every front stands on this; none holds logic of its own.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+use thiserror::Error;
+
+use crate::config::Config;
+use crate::error::SourceError;
+use crate::metric::Row;
+use crate::root::Root;
+use crate::sampler::{self, Engine, Order, Sink, Target};
+use crate::snapshot::Moment;
+use crate::summary::{Scope, Summary};
+
+/// Where a tracker is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Rows are made.
+    Running,
+    /// The process that was followed has ended by itself.
+    Exited,
+    /// We were told to stop.
+    Stopped,
+}
+
+/// Why a tracker does not start.
+#[derive(Debug, Error)]
+pub enum TrackerError {
+    /// The process is not there, has ended, or cannot be read.
+    #[error("cannot follow process {pid}")]
+    Target {
+        /// Whom to follow.
+        pid: u32,
+        /// Why not.
+        source: SourceError,
+    },
+    /// This host gives nothing at all.
+    #[error("cannot read this host")]
+    Host(#[source] SourceError),
+    /// The system refused a thread or a descriptor.
+    #[error("cannot start the sampler")]
+    Resources(#[source] std::io::Error),
+}
+
+impl TrackerError {
+    /// What can be done about it.
+    #[must_use]
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Target { .. } => Some("`ps -e` lists the processes that run"),
+            Self::Host(_) => Some("is /proc mounted?"),
+            Self::Resources(_) => None,
+        }
+    }
+}
+
+/// What the sampling thread and its owner share.
+#[derive(Debug)]
+pub struct Progress {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    bell: OwnedFd,
+}
+
+#[derive(Debug)]
+struct Inner {
+    orders: Vec<Order>,
+    summary: Summary,
+    last_row: Option<Row>,
+    notes: Vec<String>,
+    state: State,
+    cpu_source: &'static str,
+}
+
+impl Progress {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic elsewhere leaves whole values behind: every change is one assignment.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn bell(&self) -> &OwnedFd {
+        &self.bell
+    }
+
+    pub(crate) fn quiet_bell(&self) {
+        let mut count = [0; 8];
+        // Non-blocking: an error only says that the bell was quiet already.
+        let _ = rustix::io::read(&self.bell, &mut count);
+    }
+
+    pub(crate) fn take_orders(&self) -> Vec<Order> {
+        std::mem::take(&mut self.lock().orders)
+    }
+
+    pub(crate) fn note(&self, note: String) {
+        self.lock().notes.push(note);
+    }
+
+    pub(crate) fn note_once(&self, note: String) {
+        let mut inner = self.lock();
+        if !inner.notes.contains(&note) {
+            inner.notes.push(note);
+        }
+    }
+
+    pub(crate) fn set_cpu_source(&self, name: &'static str) {
+        self.lock().cpu_source = name;
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.lock().state = state;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn add(&self, row: &Row) {
+        let mut inner = self.lock();
+        inner.summary.add(row);
+        inner.last_row = Some(*row);
+        drop(inner);
+        self.changed.notify_all();
+    }
+}
+
+/// A recording in progress, or just ended.
+#[derive(Debug)]
+pub struct Tracker {
+    progress: Arc<Progress>,
+    thread: Option<JoinHandle<()>>,
+    started: Moment,
+}
+
+impl Tracker {
+    /// Starts the sampling thread and waits for its baseline.
+    ///
+    /// # Errors
+    /// [`TrackerError`]; nothing runs then.
+    pub fn start(config: Config, target: Target, sinks: Vec<Box<dyn Sink>>) -> Result<Self, TrackerError> {
+        let root = Root::host().map_err(TrackerError::Host)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| TrackerError::Resources(errno.into()))?;
+        let scope = Scope {
+            process: config.track_processes && target != Target::None,
+            system: config.track_system,
+            start_time: None,
+            interval_s: config.interval.seconds(),
+        };
+        let inner = Inner {
+            orders: Vec::new(),
+            summary: Summary::new(scope),
+            last_row: None,
+            notes: Vec::new(),
+            state: State::Running,
+            cpu_source: "procfs",
+        };
+        let progress = Arc::new(Progress { inner: Mutex::new(inner), changed: Condvar::new(), bell });
+        let (ready, baseline) = std::sync::mpsc::sync_channel(1);
+        let shared = Arc::clone(&progress);
+        // The baseline is read by the sampling thread itself: what it spends must not be inherited into the job's counters.
+        let thread = std::thread::Builder::new()
+            .name("resource-tracker".to_owned())
+            .stack_size(256 << 10)
+            .spawn(move || match Engine::start(Arc::new(root), config, target, &shared) {
+                Ok(engine) => {
+                    let _ = ready.send(Ok(engine.started_at()));
+                    sampler::run(engine, target, &shared, sinks);
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                }
+            })
+            .map_err(TrackerError::Resources)?;
+        let started = match (baseline.recv(), target) {
+            (Ok(Ok(started)), _) => started,
+            (Ok(Err(source)), Target::Running(pid)) => return Err(TrackerError::Target { pid, source }),
+            (Ok(Err(source)), _) => return Err(TrackerError::Host(source)),
+            (Err(_), _) => {
+                return Err(TrackerError::Resources(std::io::Error::other(
+                    "the sampling thread ended at once",
+                )));
+            }
+        };
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a date in ns keeps better than a microsecond in a double"
+        )]
+        let start_time = started.wall_ns as f64 / 1e9;
+        progress.lock().summary = Summary::new(Scope { start_time: Some(start_time), ..scope });
+        Ok(Self { progress, thread: Some(thread), started })
+    }
+
+    /// Gives the sampling thread an order.
+    pub fn order(&self, order: Order) {
+        self.progress.lock().orders.push(order);
+        let _ = rustix::io::write(&self.progress.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// Makes the last row and ends the thread. Once more does nothing.
+    pub fn stop(&mut self) {
+        self.finish(Order::Stop);
+    }
+
+    /// Gives the last order and waits for the last row.
+    pub fn finish(&mut self, order: Order) {
+        if let Some(thread) = self.thread.take() {
+            self.order(order);
+            self.join(thread);
+        }
+    }
+
+    /// Waits for the end that comes by itself: the process that was followed ends.
+    pub fn wait_for_end(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.join(thread);
+        }
+    }
+
+    fn join(&self, thread: JoinHandle<()>) {
+        if thread.join().is_err() {
+            self.progress.note("the sampling thread failed; rows after that are missing".to_owned());
+            self.progress.set_state(State::Stopped);
+        }
+    }
+
+    /// When the baseline was read.
+    #[must_use]
+    pub const fn started(&self) -> Moment {
+        self.started
+    }
+
+    /// Where the tracker is in its life.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.progress.lock().state
+    }
+
+    /// Running figures over all rows so far.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        self.progress.lock().summary.clone()
+    }
+
+    /// The last row, if there is one.
+    #[must_use]
+    pub fn last_row(&self) -> Option<Row> {
+        self.progress.lock().last_row
+    }
+
+    /// What did not go as it should, in words.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.progress.lock().notes.clone()
+    }
+
+    /// Adds to what is noted.
+    pub fn note(&self, note: String) {
+        self.progress.note(note);
+    }
+
+    /// How CPU time is counted: `perf`, `cgroup` or `procfs`.
+    #[must_use]
+    pub fn cpu_source(&self) -> &'static str {
+        self.progress.lock().cpu_source
+    }
+
+    /// Waits until there are `rows` rows, the tracker has ended, or the time is up; says how many there are.
+    #[must_use]
+    pub fn wait_for_rows(&self, rows: u64, timeout: Duration) -> u64 {
+        let deadline = Instant::now() + timeout;
+        let mut inner = self.progress.lock();
+        while inner.summary.rows() < rows && inner.state == State::Running {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            inner = self.progress.changed.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        inner.summary.rows()
+    }
+}
+
+impl Drop for Tracker {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// An error with its causes on one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
