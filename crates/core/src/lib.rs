@@ -22,6 +22,7 @@ pub mod root;
 pub mod sampler;
 pub mod snapshot;
 pub mod source;
+pub mod recording;
 pub mod stats;
 pub mod summary;
 pub mod sys;

@@ -1,0 +1,483 @@
+//! Recordings as files: both ways, from both packages, and damaged in every way we could think of.
+
+use std::collections::BTreeMap;
+use std::error::Error as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use resource_tracker::csv::{self, LastRow};
+use resource_tracker::frame::{Column, CombinedOptions, Frame};
+use resource_tracker::metric::{Metric, Row, Table};
+use resource_tracker::recording::{
+    Head, LoadError, Metadata, Recording, Run, Software, Status, gzip, write_snapshot,
+};
+use serde_json::{Map, Value, json};
+
+const ORIGINAL: &[u8] = include_bytes!("../../../fixtures/original/snapshot.json");
+
+static GZIPPED: LazyLock<Vec<u8>> = LazyLock::new(|| gzipped(ORIGINAL));
+
+fn head(process: bool, system: bool) -> Head {
+    let mut metadata = Metadata {
+        version: 1,
+        resource_tracker: Software {
+            version: "0.1.0".into(),
+            implementation: "procfs".into(),
+            ..Software::default()
+        },
+        pid: 42,
+        children: true,
+        interval: 1.0,
+        method: None,
+        autostart: true,
+        track_processes: process,
+        track_system: system,
+        discover_server: true,
+        discover_cloud: true,
+        start_time: Some(1_741_785_600.123_456),
+        stop_time: None,
+        duration: None,
+        other: Map::new(),
+    };
+    metadata.set_stop_time(1_741_785_604.5);
+    Head { metadata, server_info: None, cloud_info: None, run: None, other: Map::new() }
+}
+
+fn json_of(recording: &Recording) -> Vec<u8> {
+    let mut out = Vec::new();
+    recording.write(&mut out).expect("a vector takes all");
+    out
+}
+
+fn gzipped(text: &[u8]) -> Vec<u8> {
+    let mut out = gzip(Vec::new());
+    out.write_all(text).expect("a vector takes all");
+    out.finish().expect("a vector takes all")
+}
+
+/// The whole chain of a load error, as a user sees it.
+fn refusal(bytes: &[u8]) -> String {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    fs::write(file.path(), bytes).expect("room for it");
+    let error = Recording::load(file.path()).expect_err("this file must not load");
+    let name = file.path().display().to_string();
+    assert!(error.to_string().contains(&name), "the message must name the file: {error}");
+    let mut text = error.to_string().replace(&name, "FILE");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[test]
+fn a_snapshot_of_the_original_package_loads_with_equal_values() {
+    for bytes in [ORIGINAL.to_vec(), gzipped(ORIGINAL)] {
+        let recording = Recording::read(&bytes[..]).unwrap();
+        let values: Value = serde_json::from_slice(ORIGINAL).unwrap();
+        let mut compared = 0;
+        for (key, frame) in [("process_metrics", &recording.process), ("system_metrics", &recording.system)] {
+            let frame = frame.as_ref().unwrap();
+            for (number, row) in values[key].as_array().unwrap().iter().enumerate() {
+                for (column, value) in row.as_object().unwrap() {
+                    assert_eq!(frame.column(column).unwrap().get(number), value.as_f64(), "{key} {column}");
+                    compared += 1;
+                }
+            }
+        }
+        assert_eq!(compared, 3 * (12 + 21));
+        assert_eq!(recording.head.metadata.stop_time, Some(1_741_732_806.123_456_7));
+        assert_eq!(recording.head.server_info.unwrap()["allocation"], "shared");
+        assert_eq!((recording.extra, recording.head.run), (None, None));
+    }
+}
+
+#[test]
+fn default_statistics_of_the_originals_snapshot() {
+    let stats = Recording::read(ORIGINAL).unwrap().stats().unwrap();
+    assert_eq!(stats.get("process_memory", "max"), Some(591_621.0));
+    assert_eq!(stats.get("system_net_recv_bytes", "sum"), Some(8066.0 + 1369.0 + 10602.0));
+    // Weights: 1.308, 1.001 and 0.999 s, the first counted from the start.
+    assert_eq!(stats.get("process_cpu_usage", "mean"), Some(0.9));
+    let duration = stats.get("timestamp", "duration").unwrap();
+    assert!((duration - 3.308).abs() < 1e-6, "{duration}");
+}
+
+#[test]
+fn csv_and_snapshot_of_the_original_hold_the_same_rows() {
+    let recording = Recording::read(ORIGINAL).unwrap();
+    let text = include_bytes!("../../../fixtures/original/process.csv");
+    let frame = csv::read(text, Some(Table::Process), LastRow::MustEnd).unwrap();
+    assert_eq!(Some(frame), recording.process);
+}
+
+#[test]
+fn rows_from_a_journal_make_the_same_file_as_frames_in_memory() {
+    let mut recording = Recording::new(Head { run: Some(Run::default()), ..head(true, false) });
+    let rows: Vec<Row> = (0..5).map(|number| [Some(f64::from(number)); Metric::ALL.len()]).collect();
+    for row in &rows {
+        recording.push(row);
+    }
+    let mut text = Vec::new();
+    let mut replays = 0;
+    write_snapshot(&mut text, &recording.head, &mut |visit| {
+        replays += 1;
+        rows.iter().try_for_each(&mut *visit)
+    })
+    .unwrap();
+    assert_eq!(String::from_utf8(text).unwrap(), String::from_utf8(json_of(&recording)).unwrap());
+    assert!(recording.system.is_none() && recording.rows() == 5 && replays == 2);
+}
+
+#[test]
+fn keys_and_columns_of_a_later_version_survive() {
+    let mut snapshot: Value = serde_json::from_slice(ORIGINAL).unwrap();
+    snapshot["metadata"]["cluster"] = json!("a");
+    snapshot["weather"] = json!({"rain": [1, 2.5, null, "\"}]"]});
+    snapshot["run"] = json!({"job": "train", "status": "paused", "exit_code": 0, "shape": [3]});
+    snapshot["process_metrics"][1]["power_\"watts\""] = json!(12.5);
+    let text = snapshot.to_string();
+    let recording = Recording::read(text.as_bytes()).unwrap();
+    let process = recording.process.as_ref().unwrap();
+    assert_eq!(
+        process.column("power_\"watts\"").unwrap().iter().collect::<Vec<_>>(),
+        [None, Some(12.5), None]
+    );
+    let run = recording.head.run.as_ref().unwrap();
+    assert_eq!(run.status, Some(Status::Other("paused".into())));
+    let again: Value = serde_json::from_slice(&json_of(&recording)).unwrap();
+    assert_eq!((&again["weather"], &again["metadata"]["cluster"]), (&snapshot["weather"], &json!("a")));
+    assert_eq!(again["run"], snapshot["run"]);
+}
+
+#[test]
+fn columns_may_come_in_any_order_or_not_at_all() {
+    let text = String::from_utf8(ORIGINAL.to_vec()).unwrap();
+    let (before, _) = text.split_once("\"process_metrics\"").unwrap();
+    let rows = r#"[{"memory" : 5, "timestamp":1e3 },{"timestamp":2.0,"memory":null} , {}, {"memory":"","timestamp":4}]"#;
+    let text = format!("{before} \"system_metrics\":[], \"process_metrics\"\n:\t{rows}}}\r\n");
+    let recording = Recording::read(text.as_bytes()).unwrap();
+    let process = recording.process.unwrap();
+    assert_eq!(process.names().collect::<Vec<_>>(), ["memory", "timestamp"]);
+    assert_eq!(process.column("memory").unwrap().iter().collect::<Vec<_>>(), [Some(5.0), None, None, None]);
+    let times: Vec<_> = process.column("timestamp").unwrap().iter().collect();
+    assert_eq!(times, [Some(1000.0), Some(2.0), None, Some(4.0)]);
+    assert_eq!(recording.system.unwrap().columns().len(), 21, "a table that is on but empty has its columns");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = Recording::load(Path::new("/no/such/file")).unwrap_err();
+    assert!(matches!(error, LoadError::Open { .. }));
+    assert_eq!(error.to_string(), "cannot open `/no/such/file`");
+}
+
+#[test]
+fn a_file_cut_anywhere_is_refused_as_cut() {
+    let whole = gzipped(ORIGINAL);
+    let cut_short = "cannot load `FILE`: the file ends in the middle of the recording";
+    for length in (2..whole.len()).step_by(7).chain([whole.len() - 1]) {
+        assert_eq!(refusal(&whole[..length]), cut_short, "gzip cut at {length}");
+    }
+    let text_end = ORIGINAL.trim_ascii_end().len();
+    for length in (1..text_end).step_by(5).chain([text_end - 1]) {
+        assert_eq!(refusal(&ORIGINAL[..length]), cut_short, "JSON cut at {length}");
+    }
+}
+
+#[test]
+fn what_is_no_recording_is_told_apart() {
+    let mut wrong_checksum = gzipped(ORIGINAL);
+    let checksum = wrong_checksum.len() - 8;
+    wrong_checksum[checksum] ^= 1;
+    let text = refusal(&wrong_checksum);
+    assert!(text.starts_with("cannot load `FILE`: the gzip data is damaged: "), "{text}");
+
+    let cases: [(&[u8], &str); 6] = [
+        (b"", "the file is empty"),
+        (b"\x89PNG\r\n", "expected the `{` of a recording at byte 0, found byte 0x89"),
+        (b"[1,2]", "expected the `{` of a recording at byte 0, found `[1`"),
+        (b"{\"a\":1} x", "expected nothing after the recording at byte 8, found `x`"),
+        (b"{}", "key `metadata` is missing"),
+        (b"{1:2}", "expected a key in quotes at byte 1, found `1:2`"),
+    ];
+    for (bytes, reason) in cases {
+        assert_eq!(refusal(bytes), format!("cannot load `FILE`: {reason}"));
+    }
+}
+
+#[test]
+fn wrong_values_are_named_where_they_stand() {
+    let text = String::from_utf8(ORIGINAL.to_vec()).unwrap();
+    let long_row = format!("\"cpu_usage\": 1.1089, \"{}\": 1", "x".repeat(200_000));
+    let in_row_2 = "row 2 of `process_metrics`";
+    let not_known = "of the recording format is not known, only version 1 is";
+    let mut cases = vec![
+        ("\"version\": 1,", "\"version\": 99,", format!("version 99 {not_known}")),
+        ("\"version\": 1,", "\"version\": \"1\",", format!("version \"1\" {not_known}")),
+        ("\"version\": 1,", "", "key `metadata.version` is missing".into()),
+        ("\"system_metrics\"", "\"system\"", "key `system_metrics` is missing".into()),
+        ("\"cloud_info\"", "\"cloud\"", "key `cloud_info` is missing".into()),
+        (
+            "\"interval\": 1",
+            "\"interval\": 0",
+            "key `metadata.interval` holds 0, not a length of time".into(),
+        ),
+        (
+            "1.1089,",
+            "1.1089",
+            format!("{in_row_2}: expected `,` or `}}` after a cell, found `\"memory\": 591621.0`"),
+        ),
+        ("s\": [", "s\": [7, ", "row 1 of `process_metrics`: expected the `{` of a row, found `7`".into()),
+        (
+            "s\": [{",
+            "s\": [[{",
+            "row 1 of `process_metrics`: expected the `{` of a row, found `[{\"timestamp\": 174173280`"
+                .into(),
+        ),
+        ("\"cpu_usage\": 1.1089", &long_row, format!("{in_row_2} is longer than 131072 bytes")),
+    ];
+    for cell in ["NaN", "-Infinity", "1e999", "\"high\"", "true", "[1"] {
+        cases.push(("1.1089", cell, format!("{in_row_2}: column `cpu_usage` holds `{cell}`, not a number")));
+    }
+    for (from, to, reason) in cases {
+        let changed = text.replace("\"gpu_names\": [", "\"gpu_names\":[").replacen(from, to, 1);
+        assert_eq!(refusal(changed.as_bytes()), format!("cannot load `FILE`: {reason}"));
+    }
+    let wrong_type = [
+        (
+            "\"process_metrics\": [",
+            "\"process_metrics\": {\"a\": [",
+            "expected `[` before the rows of a table",
+        ),
+        (
+            "\"pid\": 777691, ",
+            "",
+            "key `metadata` does not hold what a recording has there: missing field `pid`",
+        ),
+        (
+            "\"pid\": 777691",
+            "\"pid\": \"me\"",
+            "key `metadata` does not hold what a recording has there: invalid type",
+        ),
+        ("\"server_info\": {", "\"server_info\": 3, \"x\": {", "key `server_info` does not hold"),
+        ("\"server_info\": {", "\"server_info\": {,", "key `server_info` does not hold"),
+    ];
+    for (from, to, start) in wrong_type {
+        let found = refusal(text.replacen(from, to, 1).as_bytes());
+        assert!(found.starts_with(&format!("cannot load `FILE`: {start}")), "{found}");
+    }
+}
+
+/// A gzip file of some kilobytes that unfolds into megabytes of one thing; `benches/recording.rs`
+/// takes 10 GB.
+fn bomb(start: &[u8], unit: u8, megabytes: usize) -> Vec<u8> {
+    let block = vec![unit; 1_000_000];
+    let mut out = gzip(Vec::new());
+    out.write_all(start).expect("a vector takes all");
+    for _ in 0..megabytes {
+        out.write_all(&block).expect("a vector takes all");
+    }
+    out.finish().expect("a vector takes all")
+}
+
+#[test]
+fn a_small_file_that_claims_to_be_huge_is_refused_early() {
+    let blank = refusal(&bomb(b"{", b' ', 3));
+    assert!(blank.starts_with("cannot load `FILE`: nothing but white space up to byte 1"), "{blank}");
+    assert_eq!(
+        refusal(&bomb(b"{\"metadata\":{\"a\":\"", b'x', 9)),
+        "cannot load `FILE`: key `metadata` and those before it hold more than 8388608 bytes"
+    );
+    assert_eq!(
+        refusal(&bomb(b"{\"process_metrics\":[{\"a\":1", b'0', 1)),
+        "cannot load `FILE`: row 1 of `process_metrics` is longer than 131072 bytes"
+    );
+    let columns: Vec<String> = (0..257).map(|number| format!("\"c{number}\":1")).collect();
+    let many = format!("{{\"extra_metrics\":[{{{}}}]}}", columns.join(","));
+    assert_eq!(refusal(many.as_bytes()), "cannot load `FILE`: `extra_metrics` has more than 256 columns");
+}
+
+#[test]
+fn a_reader_that_fails_midway_is_told_as_such() {
+    struct Failing(usize);
+    impl io::Read for Failing {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let piece =
+                ORIGINAL.get(self.0..self.0 + 100).ok_or_else(|| io::Error::other("the disk is gone"))?;
+            buffer[..100].copy_from_slice(piece);
+            self.0 += 100;
+            Ok(100)
+        }
+    }
+    let error = Recording::read(io::BufReader::new(Failing(0))).unwrap_err();
+    assert_eq!(error.to_string(), "reading failed");
+    assert_eq!(error.source().unwrap().to_string(), "the disk is gone");
+}
+
+fn any_cell() -> impl Strategy<Value = Option<f64>> {
+    prop_oneof![
+        Just(None),
+        any::<i32>().prop_map(|value| Some(f64::from(value))),
+        (0_u32..2_000_000).prop_map(|value| Some(f64::from(value) / 1e4)),
+        // Up to where sums overflow; `decimal` has the law for every double.
+        any::<f64>().prop_map(|value| Some(value).filter(|value| value.abs() < 1e100)),
+    ]
+}
+
+fn any_rows(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Row>> {
+    let cells = proptest::collection::vec(any_cell(), Metric::ALL.len());
+    let row = cells.prop_map(|cells| std::array::from_fn(|at| cells[at]));
+    proptest::collection::vec(row, count)
+}
+
+prop_compose! {
+    fn any_table(table: Table)(rows in any_rows(0..6), later in proptest::option::of("[^\\x00-\\x1f]{1,6}")) -> Frame {
+        let mut frame = Frame::for_table(table);
+        for row in &rows {
+            frame.push(row);
+        }
+        // A column that no version of ours knows; without rows there is nothing to keep its name by.
+        if let Some(name) = later.filter(|_| !rows.is_empty()) {
+            let cells = rows.iter().map(|row| row[0].unwrap_or(f64::NAN)).collect();
+            frame.set(Column::new(format!("later {name}"), cells)).expect("a cell for each row");
+        }
+        frame
+    }
+}
+
+fn any_info() -> impl Strategy<Value = Option<Map<String, Value>>> {
+    let value = prop_oneof![
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_filter("JSON has no other", |value| value.is_finite()).prop_map(Value::from),
+        "\\PC{0,6}".prop_map(Value::from),
+        Just(json!([{"a": null}, true])),
+    ];
+    let pairs = proptest::collection::vec(("\\PC{1,6}", value), 0..4);
+    proptest::option::of(pairs.prop_map(|pairs| pairs.into_iter().collect()))
+}
+
+prop_compose! {
+    fn any_run()(
+        job in proptest::option::of("\\PC{0,8}"),
+        command in proptest::option::of(proptest::collection::vec("\\PC{0,8}", 0..3)),
+        tags in proptest::collection::btree_map("[a-z]{1,3}", "\\PC{0,4}", 0..3),
+        exit_code in proptest::option::of(any::<i32>()),
+        status in proptest::option::of("(running|finished|failed|killed|detached|tracker_died|odd)"),
+        coverage in proptest::option::of(0.0..1.0),
+    ) -> Run {
+        let tags: BTreeMap<String, String> = tags;
+        Run { job, command, tags, exit_code, status: status.map(Status::from), coverage, ..Run::default() }
+    }
+}
+
+prop_compose! {
+    fn any_recording()(
+        process in proptest::option::of(any_table(Table::Process)),
+        system in proptest::option::of(any_table(Table::System)),
+        extra in proptest::option::of(any_table(Table::Extra)),
+        server_info in any_info(),
+        cloud_info in any_info(),
+        run in proptest::option::of(any_run()),
+        start in 0.0..4e9,
+        length in 0.0..1e6,
+    ) -> Recording {
+        let mut head = Head { server_info, cloud_info, run, ..head(process.is_some(), system.is_some()) };
+        head.metadata.start_time = Some(start);
+        head.metadata.set_stop_time(start + length);
+        Recording { head, process, system, extra }
+    }
+}
+
+/// A byte that JSON gives a meaning, or any.
+fn any_hostile_byte() -> impl Strategy<Value = u8> {
+    prop_oneof![any::<u8>(), proptest::sample::select(&b"\"{}[],:0-.enull\\ "[..])]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever a recording holds is there again after it was written and read.
+    #[test]
+    fn recording_to_snapshot_to_recording_is_equal(recording in any_recording()) {
+        let text = json_of(&recording);
+        prop_assert_eq!(&Recording::read(&text[..]).unwrap(), &recording);
+        prop_assert_eq!(&Recording::read(&gzipped(&text)[..]).unwrap(), &recording);
+        // And the text is JSON to others.
+        let value: Value = serde_json::from_slice(&text).unwrap();
+        let rows = value["process_metrics"].as_array().unwrap().len();
+        prop_assert_eq!(rows, recording.process.as_ref().map_or(0, Frame::len));
+    }
+
+    /// Statistics of a loaded file are those that were kept while it was recorded.
+    #[test]
+    fn a_loaded_recording_has_the_statistics_of_the_live_one(rows in any_rows(1..6)) {
+        let mut recording = Recording::new(head(true, true));
+        let mut live = recording.summary();
+        for row in &rows {
+            recording.push(row);
+            live.add(row);
+        }
+        let loaded = Recording::read(&json_of(&recording)[..]).unwrap();
+        prop_assert_eq!(loaded.stats(), live.stats());
+        prop_assert_eq!(loaded.combined(&CombinedOptions::default()).unwrap().len(), rows.len());
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_an_error_and_no_panic(
+        bytes in proptest::collection::vec(any_hostile_byte(), 0..300),
+        gzip in any::<bool>(),
+    ) {
+        let bytes = if gzip { gzipped(&bytes) } else { bytes };
+        prop_assert!(Recording::read(&bytes[..]).is_err());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// A few bytes changed, a piece copied elsewhere, an end cut: a recording or an error, no panic.
+    #[test]
+    fn mutated_snapshots_never_panic(
+        changes in proptest::collection::vec((any::<usize>(), any_hostile_byte()), 0..8),
+        piece in proptest::option::of((any::<usize>(), 0_usize..200, any::<usize>())),
+        cut in proptest::option::of(any::<usize>()),
+    ) {
+        let mut text = ORIGINAL.to_vec();
+        for (at, byte) in changes {
+            let at = at % text.len();
+            text[at] = byte;
+        }
+        if let Some((from, length, to)) = piece {
+            let from = from % text.len();
+            let piece: Vec<u8> = text[from..(from + length).min(text.len())].to_vec();
+            let to = to % text.len();
+            text.splice(to..to, piece);
+        }
+        if let Some(cut) = cut {
+            text.truncate(cut % text.len());
+        }
+        if let Ok(recording) = Recording::read(&text[..]) {
+            let _ = (recording.stats(), recording.combined(&CombinedOptions::default()));
+            let again = Recording::read(&json_of(&recording)[..]).unwrap();
+            prop_assert_eq!(&again.process, &recording.process);
+        }
+    }
+
+    /// Bytes changed after compression.
+    #[test]
+    fn mutated_gzip_never_panics(changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..4)) {
+        let mut bytes = GZIPPED.clone();
+        for (at, byte) in changes {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        if let Ok(recording) = Recording::read(&bytes[..]) {
+            prop_assert_eq!(recording.rows(), 3, "only the gzip header can change without notice");
+        }
+    }
+}
