@@ -17,6 +17,8 @@ pub mod journal;
 pub mod ledger;
 pub mod memory;
 pub mod metric;
+pub mod host;
+pub mod record;
 pub mod output;
 pub mod root;
 pub mod sampler;

@@ -4,6 +4,7 @@
 //! Not here: what is in a row (`diff`), who gives the orders (`tracker`, `wrap`).
 
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
@@ -48,11 +49,11 @@ pub enum Order {
 
 /// Somebody who takes rows as they come.
 pub trait Sink: Send {
-    /// Takes one.
+    /// Takes one; may say that it wants no more, which ends the recording.
     ///
     /// # Errors
     /// What went wrong; said once, and the recording goes on.
-    fn take(&mut self, row: &Row) -> io::Result<()>;
+    fn take(&mut self, row: &Row) -> io::Result<ControlFlow<()>>;
     /// What it is, for the message about it.
     fn name(&self) -> String;
 }
@@ -310,7 +311,9 @@ pub(crate) fn run(
             let missed = late.number.saturating_sub(last.map_or(0, |last| last + 1)).saturating_sub(1);
             last = Some(late.number - 1);
             let row = engine.tick(missed, false);
-            hand_on(&row, progress, &mut sinks);
+            if hand_on(&row, progress, &mut sinks).is_break() {
+                return progress.set_state(State::Stopped);
+            }
             peek_at_ns = now_ns + PEEK_AT_LEAST_EVERY_NS;
         } else if now_ns >= peek_at_ns {
             engine.peek();
@@ -329,17 +332,21 @@ fn next_wake_ns(engine: &Engine, tick: &Tick, last: Option<u64>, peek_at_ns: u64
 fn finish(mut engine: Engine, state: State, progress: &Arc<Progress>, sinks: &mut [Box<dyn Sink>]) {
     let row = engine.tick(0, true);
     engine.coverage_notes(progress);
-    hand_on(&row, progress, sinks);
+    let _ = hand_on(&row, progress, sinks);
     progress.set_state(state);
 }
 
-fn hand_on(row: &Row, progress: &Progress, sinks: &mut [Box<dyn Sink>]) {
+fn hand_on(row: &Row, progress: &Progress, sinks: &mut [Box<dyn Sink>]) -> ControlFlow<()> {
+    let mut flow = ControlFlow::Continue(());
     for sink in sinks.iter_mut() {
-        if let Err(error) = sink.take(row) {
-            progress.note_once(format!("cannot write {}: {error}", sink.name()));
+        match sink.take(row) {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => flow = ControlFlow::Break(()),
+            Err(error) => progress.note_once(format!("cannot write {}: {error}", sink.name())),
         }
     }
     progress.add(row);
+    flow
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

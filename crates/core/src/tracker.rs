@@ -67,6 +67,8 @@ pub struct Progress {
     inner: Mutex<Inner>,
     changed: Condvar,
     bell: OwnedFd,
+    /// Readable once the sampling thread has made its last row.
+    ended: OwnedFd,
 }
 
 #[derive(Debug)]
@@ -117,6 +119,7 @@ impl Progress {
     pub(crate) fn set_state(&self, state: State) {
         self.lock().state = state;
         self.changed.notify_all();
+        let _ = rustix::io::write(&self.ended, &1_u64.to_ne_bytes());
     }
 
     pub(crate) fn add(&self, row: &Row) {
@@ -143,8 +146,11 @@ impl Tracker {
     /// [`TrackerError`]; nothing runs then.
     pub fn start(config: Config, target: Target, sinks: Vec<Box<dyn Sink>>) -> Result<Self, TrackerError> {
         let root = Root::host().map_err(TrackerError::Host)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| TrackerError::Resources(errno.into()))?;
+        let bell = || {
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(|errno| TrackerError::Resources(errno.into()))
+        };
+        let (bell, ended) = (bell()?, bell()?);
         let scope = Scope {
             process: config.track_processes && target != Target::None,
             system: config.track_system,
@@ -159,7 +165,7 @@ impl Tracker {
             state: State::Running,
             cpu_source: "procfs",
         };
-        let progress = Arc::new(Progress { inner: Mutex::new(inner), changed: Condvar::new(), bell });
+        let progress = Arc::new(Progress { inner: Mutex::new(inner), changed: Condvar::new(), bell, ended });
         let (ready, baseline) = std::sync::mpsc::sync_channel(1);
         let shared = Arc::clone(&progress);
         // The baseline is read by the sampling thread itself: what it spends must not be inherited into the job's counters.
@@ -212,6 +218,12 @@ impl Tracker {
             self.order(order);
             self.join(thread);
         }
+    }
+
+    /// Becomes readable when the last row was made.
+    #[must_use]
+    pub fn ended(&self) -> &OwnedFd {
+        &self.progress.ended
     }
 
     /// Waits for the end that comes by itself: the process that was followed ends.

@@ -22,7 +22,7 @@ use crate::root::Root;
 use crate::sampler::{Order, Sink, Target};
 use crate::source::procfs::{parse_pid_io, parse_pid_status};
 use crate::sys::{self, Ended, Ending, SignalSet};
-use crate::tracker::{State, Tracker, TrackerError};
+use crate::tracker::{Tracker, TrackerError};
 use crate::tree::pid_path;
 
 /// Why a command does not run.
@@ -262,7 +262,7 @@ fn own_peak_rss_kib(root: &Root) -> u64 {
 pub fn attach(pid: u32, config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tracker, WrapError> {
     let signals = Signals::receive(&[])?;
     let mut tracker = Tracker::start(config, Target::Running(pid), sinks)?;
-    wait_for_stop(&signals.descriptor, &mut tracker, Some(pid));
+    wait_for_stop(&signals.descriptor, &mut tracker);
     Ok(tracker)
 }
 
@@ -273,18 +273,15 @@ pub fn attach(pid: u32, config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tra
 pub fn watch_machine(config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tracker, WrapError> {
     let signals = Signals::receive(&[])?;
     let mut tracker = Tracker::start(config, Target::None, sinks)?;
-    wait_for_stop(&signals.descriptor, &mut tracker, None);
+    wait_for_stop(&signals.descriptor, &mut tracker);
     Ok(tracker)
 }
 
-fn wait_for_stop(signals: &OwnedFd, tracker: &mut Tracker, pid: Option<u32>) {
-    use rustix::process::{PidfdFlags, pidfd_open};
-    let pidfd = pid.and_then(|pid| pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok());
-    while tracker.state() == State::Running {
-        let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
-        fds.extend(pidfd.as_ref().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
+fn wait_for_stop(signals: &OwnedFd, tracker: &mut Tracker) {
+    loop {
+        let mut fds = [PollFd::new(signals, PollFlags::IN), PollFd::new(tracker.ended(), PollFlags::IN)];
         let _ = poll(&mut fds, None);
-        if fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) {
+        if fds.get(1).is_some_and(|ended| !ended.revents().is_empty()) {
             return tracker.wait_for_end();
         }
         while let Some(arrived) = sys::next_signal(signals.as_fd()) {

@@ -67,7 +67,7 @@ pub(super) fn cpu_limit(root: &Root, unified: bool, folder: &str) -> Option<f64>
 }
 
 /// How many CPUs a list such as `0-3,8` names.
-fn count_cpus(list: &str) -> Option<u64> {
+pub(crate) fn count_cpus(list: &str) -> Option<u64> {
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);

@@ -7,6 +7,7 @@ mod job_group;
 mod limits;
 
 pub use job_group::JobGroup;
+pub(crate) use limits::count_cpus;
 pub use limits::{Limits, read_limits};
 
 use crate::error::SourceError;

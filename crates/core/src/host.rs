@@ -1,0 +1,94 @@
+//! The machine we run on: its size, and what a container lets us use of it.
+//!
+//! In:  `/proc`, cgroups and the CPU affinity. Out: [`Host`], and as the contract's `server_info`.
+//! Not here: which cloud it belongs to (`cloud`), GPUs (`source::gpu`).
+
+use serde_json::{Map, Value, json};
+
+use crate::root::Root;
+use crate::source::cgroup::read_limits;
+use crate::source::procfs::{parse_meminfo, parse_stat};
+
+/// A machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Host {
+    /// Operating system, as Python's `sys.platform` names it.
+    pub os: &'static str,
+    /// CPUs that are on line.
+    pub vcpus: Option<u32>,
+    /// Memory.
+    pub memory_mib: Option<f64>,
+    /// CPUs that we may use, where that is less: by quota, CPU set or affinity.
+    pub cpu_limit_cores: Option<f64>,
+    /// Memory that we may use, where that is less.
+    pub memory_limit_mib: Option<f64>,
+}
+
+/// Looks at the machine, and at the limits of process `pid` (`self` for ours).
+#[must_use]
+pub fn look(root: &Root, pid: &str) -> Host {
+    let mut buffer = Vec::new();
+    let vcpus = root.read("/proc/stat", &mut buffer).ok().and_then(|text| parse_stat(text).ok()).map(|stat| stat.cpus);
+    let meminfo = root.read("/proc/meminfo", &mut buffer).ok().and_then(|text| parse_meminfo(text).ok());
+    let memory_mib = meminfo.and_then(|meminfo| meminfo.total_kib).map(mib_of_kib);
+    let limits = read_limits(root, pid);
+    let all = vcpus.map(f64::from);
+    // A set of all CPUs is no limit.
+    let fewer = |cpus: Option<u64>| cpus.and_then(|cpus| u32::try_from(cpus).ok()).map(f64::from).filter(|cpus| all.is_none_or(|all| *cpus < all));
+    let candidates = [limits.cpu_cores, fewer(limits.cpuset_cpus), fewer(affinity_cpus(root, pid))];
+    let memory_limit_mib = limits.memory_bytes.map(|bytes| mib_of_kib(bytes / 1024));
+    Host {
+        os: std::env::consts::OS,
+        vcpus,
+        memory_mib,
+        cpu_limit_cores: candidates.into_iter().flatten().reduce(f64::min),
+        memory_limit_mib: memory_limit_mib.filter(|limit| memory_mib.is_none_or(|all| *limit < all)),
+    }
+}
+
+/// CPUs that a process may run on, by `Cpus_allowed_list`… which a recorded tree has too.
+fn affinity_cpus(root: &Root, pid: &str) -> Option<u64> {
+    let status = root.text(&format!("/proc/{pid}/status"))?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    crate::source::cgroup::count_cpus(list.trim())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "below 2^53 KiB")]
+fn mib_of_kib(kib: u64) -> f64 {
+    kib as f64 / 1024.0
+}
+
+impl Host {
+    /// The contract's `server_info`; `allocation` is added by whoever knows the figures.
+    #[must_use]
+    pub fn server_info(&self) -> Map<String, Value> {
+        let two_decimals = |value: f64| (value * 100.0).round() / 100.0;
+        let Value::Object(info) = json!({
+            "os": self.os,
+            "vcpus": self.vcpus,
+            "memory_mb": self.memory_mib.map(two_decimals),
+            "gpu_count": 0,
+            "gpu_names": [],
+            "gpu_name": "",
+            "gpu_memory_mb": 0.0,
+            "cpu_limit": self.cpu_limit_cores,
+            "memory_limit_mb": self.memory_limit_mib.map(two_decimals),
+        }) else {
+            return Map::new();
+        };
+        info
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_as_its_commands_say() {
+        let host = look(&Root::host().unwrap(), "self");
+        let nproc = std::process::Command::new("getconf").arg("_NPROCESSORS_ONLN").output().unwrap();
+        assert_eq!(host.vcpus.unwrap().to_string(), String::from_utf8_lossy(&nproc.stdout).trim());
+        assert!(host.memory_mib.unwrap() > 64.0);
+    }
+}

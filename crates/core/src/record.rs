@@ -1,0 +1,140 @@
+//! A recording on its way from the first row to a file: journal, then snapshot.
+//!
+//! In:  a head at the start, rows as they come, the head as it is at the end.
+//! Out: the snapshot, written in bounded memory by reading the journal once a table. The journal is removed when
+//! the recording is, so what is left of one tells of a tracker that died.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::journal::{Journal, JournalError, Reader};
+use crate::metric::Row;
+use crate::recording::{Head, Metadata, Run, Software, Status, VERSION, gzip, write_snapshot};
+use crate::sampler::Sink;
+use crate::sys::Ending;
+
+/// The version of this program, as recordings name it.
+pub const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The head of a recording that starts now.
+#[must_use]
+pub fn head(config: &Config, pid: u32, start_time: f64, run: Run) -> Head {
+    Head {
+        metadata: Metadata {
+            version: VERSION,
+            resource_tracker: Software {
+                version: PROGRAM_VERSION.to_owned(),
+                implementation: "procfs".to_owned(),
+                ..Software::default()
+            },
+            pid,
+            children: config.children,
+            interval: config.interval.seconds(),
+            method: None,
+            autostart: true,
+            track_processes: config.track_processes,
+            track_system: config.track_system,
+            discover_server: true,
+            discover_cloud: true,
+            start_time: Some(start_time),
+            stop_time: None,
+            duration: None,
+            other: serde_json::Map::new(),
+        },
+        server_info: None,
+        cloud_info: None,
+        run: Some(run),
+        other: serde_json::Map::new(),
+    }
+}
+
+/// Writes how a job ended into its run.
+pub fn set_ending(run: &mut Run, ending: Ending) {
+    match ending {
+        Ending::Code(code) => {
+            run.status = Some(if code == 0 { Status::Finished } else { Status::Failed });
+            run.exit_code = Some(code);
+        }
+        Ending::Signal(signal) => {
+            run.status = Some(Status::Killed);
+            run.signal = Some(signal);
+        }
+    }
+}
+
+/// The rows of a recording in progress.
+#[derive(Debug)]
+pub struct Rows {
+    path: PathBuf,
+}
+
+impl Rows {
+    /// Starts the journal `path`, and gives what takes the rows.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn start(path: &Path, about: &Value, as_guest: bool) -> io::Result<(Self, Box<dyn Sink>)> {
+        let journal = Journal::create(path, about.clone(), as_guest)?;
+        Ok((Self { path: path.to_owned() }, Box::new(JournalSink(journal))))
+    }
+
+    /// What a journal says about its recording, before it has an end.
+    #[must_use]
+    pub fn about(metadata: &Metadata, run: &Run, tracker_start_ticks: Option<u64>) -> Value {
+        json!({
+            "metadata": metadata,
+            "run": run,
+            "tracker": { "pid": std::process::id(), "start_ticks": tracker_start_ticks },
+        })
+    }
+
+    /// Writes the gzipped snapshot.
+    ///
+    /// # Errors
+    /// Those of `out`, and of reading the journal.
+    pub fn write_snapshot(&self, out: &mut impl Write, head: &Head) -> io::Result<()> {
+        let mut reader = Reader::open(&self.path).map_err(|error| match error {
+            JournalError::Io { source, .. } => source,
+            foreign @ JournalError::Foreign { .. } => io::Error::other(foreign),
+        })?;
+        let mut compressed = gzip(out);
+        write_snapshot(&mut compressed, head, &mut |take| {
+            reader.rewind()?;
+            while let Some(row) = reader.next_row() {
+                take(&row)?;
+            }
+            Ok(())
+        })?;
+        compressed.finish()?.flush()
+    }
+
+    /// Leaves the journal where it is: the recording could not be written, and the rows are not to be lost.
+    #[must_use]
+    pub fn keep(mut self) -> PathBuf {
+        std::mem::take(&mut self.path)
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        if !self.path.as_os_str().is_empty() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+struct JournalSink(Journal);
+
+impl Sink for JournalSink {
+    fn take(&mut self, row: &Row) -> io::Result<ControlFlow<()>> {
+        self.0.append(row).map(ControlFlow::Continue)
+    }
+
+    fn name(&self) -> String {
+        format!("`{}`", self.0.path().display())
+    }
+}
