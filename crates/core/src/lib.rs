@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod counter;
+pub mod allocation;
 pub mod csv;
 pub mod decimal;
 pub mod diff;
@@ -24,6 +25,7 @@ pub mod root;
 pub mod sampler;
 pub mod snapshot;
 pub mod source;
+pub mod recommend;
 pub mod recording;
 pub mod stats;
 pub mod summary;

@@ -1,0 +1,101 @@
+//! Is the machine ours alone? The guess that `server_info` calls `allocation`.
+//!
+//! In:  the means of the job and of the machine.
+//! Out: [`Allocation`].
+//! Not here: the rest of `server_info` (`host`).
+
+use serde::Serialize;
+
+use crate::metric::Metric;
+use crate::summary::Summary;
+
+/// Who uses the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Allocation {
+    /// Others use it too.
+    Shared,
+    /// Nothing of note beside the job.
+    Dedicated,
+}
+
+/// From when on the machine's use is more than the job's. Either is enough.
+struct Check {
+    system: Metric,
+    process: Metric,
+    share: f64,
+    amount: f64,
+}
+
+const CHECKS: [Check; 4] = [
+    Check { system: Metric::SystemCpu, process: Metric::ProcessCpu, share: 0.25, amount: 0.25 },
+    Check { system: Metric::MemoryUsed, process: Metric::ProcessMemory, share: 0.5, amount: 512.0 * 1024.0 },
+    Check { system: Metric::SystemGpu, process: Metric::ProcessGpu, share: 0.25, amount: 0.2 },
+    Check { system: Metric::SystemVram, process: Metric::ProcessVram, share: 0.25, amount: 512.0 },
+];
+
+/// The guess; `None` before any sample, or where only one side was recorded.
+#[must_use]
+pub fn allocation(summary: &Summary) -> Option<Allocation> {
+    let mut guess = None;
+    for Check { system, process, share, amount } in &CHECKS {
+        let means = summary.of(*system).mean().zip(summary.of(*process).mean());
+        let Some((machine, job)) = means else { continue };
+        if machine > job * (1.0 + share) || machine > job + amount {
+            return Some(Allocation::Shared);
+        }
+        guess = Some(Allocation::Dedicated);
+    }
+    guess
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::Row;
+    use crate::summary::Scope;
+
+    fn guess(cells: &[(Metric, f64)]) -> Option<Allocation> {
+        let mut row: Row = [None; Metric::ALL.len()];
+        for (metric, value) in cells {
+            row[*metric as usize] = Some(*value);
+        }
+        let scope = Scope { process: true, system: true, start_time: None, interval_s: 1.0 };
+        let mut summary = Summary::new(scope);
+        summary.add(&row);
+        allocation(&summary)
+    }
+
+    #[test]
+    fn each_figure_is_shared_above_its_share_or_its_amount() {
+        let mib = 1024.0;
+        let cases = [
+            (Metric::SystemCpu, Metric::ProcessCpu, 0.4, [0.5, 0.51]),
+            (Metric::SystemCpu, Metric::ProcessCpu, 8.0, [8.25, 8.26]),
+            (Metric::MemoryUsed, Metric::ProcessMemory, 100.0 * mib, [150.0 * mib, 151.0 * mib]),
+            (Metric::MemoryUsed, Metric::ProcessMemory, 4096.0 * mib, [4608.0 * mib, 4609.0 * mib]),
+            (Metric::SystemGpu, Metric::ProcessGpu, 0.4, [0.5, 0.51]),
+            (Metric::SystemGpu, Metric::ProcessGpu, 2.0, [2.2, 2.21]),
+            (Metric::SystemVram, Metric::ProcessVram, 100.0, [125.0, 126.0]),
+            (Metric::SystemVram, Metric::ProcessVram, 4096.0, [4608.0, 4609.0]),
+        ];
+        for (system, process, job, [dedicated, shared]) in cases {
+            assert_eq!(
+                guess(&[(system, dedicated), (process, job)]),
+                Some(Allocation::Dedicated),
+                "{system:?}"
+            );
+            assert_eq!(guess(&[(system, shared), (process, job)]), Some(Allocation::Shared), "{system:?}");
+        }
+    }
+
+    #[test]
+    fn an_idle_machine_is_dedicated_and_an_unseen_one_is_unknown() {
+        assert_eq!(
+            guess(&[(Metric::SystemCpu, 0.0), (Metric::ProcessCpu, 0.0)]),
+            Some(Allocation::Dedicated)
+        );
+        assert_eq!(guess(&[(Metric::ProcessCpu, 1.0), (Metric::ProcessMemory, 1.0)]), None);
+        assert_eq!(guess(&[]), None);
+    }
+}
