@@ -17,6 +17,7 @@ pub mod job;
 pub mod journal;
 pub mod ledger;
 pub mod memory;
+pub mod history;
 pub mod metric;
 pub mod host;
 pub mod record;
