@@ -39,6 +39,9 @@ pub enum Command {
     /// Print CSV rows of the machine until ended
     #[command(after_help = "Example:\n  resource-tracker system --samples 10 > machine.csv")]
     System(SystemArgs),
+    /// Write a recording in another format
+    #[command(after_help = "Example:\n  resource-tracker export last --format csv -o run.csv")]
+    Export(ExportArgs),
 }
 
 #[derive(Args, Debug)]
@@ -142,6 +145,30 @@ pub struct ProcessArgs {
 pub struct SystemArgs {
     #[command(flatten)]
     pub print: PrintArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    /// A file, `last`, or a name or id from the history
+    pub recording: String,
+    /// The format to write
+    #[arg(long, value_enum, default_value = "csv")]
+    pub format: Format,
+    /// Where to write; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: PathBuf,
+    /// Memory and disk space in bytes
+    #[arg(long)]
+    pub bytes: bool,
+    /// Column names for people
+    #[arg(long)]
+    pub human_names: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Format {
+    /// The combined table
+    Csv,
 }
 
 fn interval(text: &str) -> Result<Interval, String> {

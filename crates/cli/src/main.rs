@@ -5,11 +5,12 @@
 #![cfg_attr(all(target_os = "linux", not(test)), no_main)]
 
 mod args;
+mod export;
+mod failure;
+mod keep;
 mod run;
 mod show;
 mod sinks;
-
-use std::process::ExitCode;
 
 use clap::Parser as _;
 use resource_tracker::sys;
@@ -24,8 +25,8 @@ extern "C" fn main(_argc: libc::c_int, _argv: *const *const libc::c_char) -> lib
 }
 
 #[cfg(not(all(target_os = "linux", not(test))))]
-fn main() -> ExitCode {
-    ExitCode::from(command())
+fn main() -> std::process::ExitCode {
+    std::process::ExitCode::from(command())
 }
 
 /// Does what the arguments say; the exit status.
@@ -40,10 +41,11 @@ fn command() -> u8 {
     // From here on a reader that goes away is an error to be handled, not our end: a job may depend on us.
     sys::ignore(libc::SIGPIPE);
     let done = match cli.command {
-        Command::Run(args) => run::run(args, &ignored_at_start),
-        Command::Attach(args) => run::attach(args),
-        Command::Process(args) => run::process(args),
-        Command::System(args) => run::system(args),
+        Command::Run(args) => run::run(&args, &ignored_at_start),
+        Command::Attach(args) => run::attach(&args),
+        Command::Process(args) => run::process(&args),
+        Command::System(args) => run::system(&args),
+        Command::Export(args) => export::export(&args),
     };
     match done {
         Ok(code) => code,

@@ -1,46 +1,53 @@
 //! `run`, `attach`, `process` and `system`.
 
 use std::fs::File;
-use std::path::Path;
 
 use resource_tracker::config::Config;
 use resource_tracker::metric::Table;
-use resource_tracker::output;
+use resource_tracker::record;
+use resource_tracker::recording::Status;
 use resource_tracker::sampler::Sink;
 use resource_tracker::sys::Ending;
-use resource_tracker::wrap::{self, WrapError};
+use resource_tracker::tracker::State;
+use resource_tracker::wrap;
 
-use crate::args::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs, SystemArgs};
-use crate::show::{self, Failure};
+use crate::args::{AttachArgs, PrintArgs, ProcessArgs, RunArgs, SystemArgs};
+use crate::failure::Failure;
+use crate::keep::Keeper;
+use crate::show;
 use crate::sinks::{CsvSink, CsvTables};
 
 /// Runs a command; its exit status.
-pub fn run(args: RunArgs, ignored_at_start: &[i32]) -> Result<u8, Failure> {
-    let config = args.record.config();
-    let sinks = sinks(&args.record)?;
-    let (ending, tracker) =
-        wrap::run(&args.command, config, sinks, ignored_at_start).map_err(wrap_failure)?;
+pub fn run(args: &RunArgs, ignored_at_start: &[i32]) -> Result<u8, Failure> {
+    let words = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let (keeper, sinks) = Keeper::open(&args.record, Some(words))?;
+    let done = wrap::run(&args.command, args.record.config(), sinks, ignored_at_start)?;
+    let (recording, warning) =
+        keeper.finish(&done.tracker, done.pid, |run| record::set_ending(run, done.ending));
     if !args.record.quiet {
-        show::summary(Some(ending), &tracker.summary(), tracker.cpu_source(), &tracker.notes(), None);
+        show::summary(Some(done.ending), &done.tracker, warning.as_deref(), recording.as_deref());
     }
-    Ok(match ending {
+    Ok(match done.ending {
         Ending::Code(code) => u8::try_from(code & 0xff).unwrap_or(1),
         Ending::Signal(signal) => u8::try_from(128 + signal).unwrap_or(255),
     })
 }
 
 /// Follows a process.
-pub fn attach(args: AttachArgs) -> Result<u8, Failure> {
-    let sinks = sinks(&args.record)?;
-    let tracker = wrap::attach(args.pid, args.record.config(), sinks).map_err(wrap_failure)?;
+pub fn attach(args: &AttachArgs) -> Result<u8, Failure> {
+    let (keeper, sinks) = Keeper::open(&args.record, wrap::command_of(args.pid))?;
+    let tracker = wrap::attach(args.pid, args.record.config(), sinks)?;
+    let (recording, warning) = keeper.finish(&tracker, args.pid, |run| {
+        run.status = Some(if tracker.state() == State::Exited { Status::Ended } else { Status::Detached });
+    });
     if !args.record.quiet {
-        show::summary(None, &tracker.summary(), tracker.cpu_source(), &tracker.notes(), None);
+        show::summary(None, &tracker, warning.as_deref(), recording.as_deref());
     }
     Ok(0)
 }
 
 /// Prints rows of a process.
-pub fn process(args: ProcessArgs) -> Result<u8, Failure> {
+pub fn process(args: &ProcessArgs) -> Result<u8, Failure> {
     let config = Config {
         children: !args.no_children,
         track_system: false,
@@ -48,51 +55,23 @@ pub fn process(args: ProcessArgs) -> Result<u8, Failure> {
         ..Config::default()
     };
     let pid = args.pid.unwrap_or_else(std::os::unix::process::parent_id);
-    let sinks = printer(&args.print, Table::Process)?;
-    wrap::attach(pid, config, sinks).map_err(wrap_failure)?;
+    wrap::attach(pid, config, printer(&args.print, Table::Process)?)?;
     Ok(0)
 }
 
 /// Prints rows of the machine.
-pub fn system(args: SystemArgs) -> Result<u8, Failure> {
+pub fn system(args: &SystemArgs) -> Result<u8, Failure> {
     let config = Config { track_processes: false, interval: args.print.interval, ..Config::default() };
-    let sinks = printer(&args.print, Table::System)?;
-    wrap::watch_machine(config, sinks).map_err(wrap_failure)?;
+    wrap::watch_machine(config, printer(&args.print, Table::System)?)?;
     Ok(0)
 }
 
-fn printer(_args: &PrintArgs, table: Table) -> Result<Vec<Box<dyn Sink>>, Failure> {
-    let stdout = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(|errno| Failure {
-        error: Box::new(std::io::Error::from(errno)),
-        hint: None,
-        code: 125,
-    })?;
-    let sink = CsvSink::new(File::from(stdout), "standard output".to_owned(), CsvTables::One(table));
-    Ok(vec![Box::new(sink.map_err(|error| Failure { error: Box::new(error), hint: None, code: 1 })?)])
-}
-
-fn sinks(args: &RecordArgs) -> Result<Vec<Box<dyn Sink>>, Failure> {
-    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-    if let Some(path) = &args.csv {
-        let tables: &'static [Table] =
-            if args.no_system { &[Table::Process] } else { &[Table::System, Table::Process] };
-        let file = if path == Path::new("-") {
-            rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3).map(File::from).map_err(Into::into)
-        } else {
-            output::open_stream(path)
-        };
-        let sink = file.and_then(|file| {
-            CsvSink::new(file, format!("`{}`", path.display()), CsvTables::Combined(tables))
-        });
-        sinks.push(Box::new(sink.map_err(|error| Failure {
-            error: Box::new(error),
-            hint: None,
-            code: 125,
-        })?));
-    }
-    Ok(sinks)
-}
-
-fn wrap_failure(error: WrapError) -> Failure {
-    Failure { hint: error.hint(), code: error.exit_code(), error: Box::new(error) }
+fn printer(args: &PrintArgs, table: Table) -> Result<Vec<Box<dyn Sink>>, Failure> {
+    let opened = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(std::io::Error::from);
+    let sink = opened
+        .and_then(|stdout| {
+            CsvSink::new(File::from(stdout), "standard output".to_owned(), CsvTables::One(table))
+        })
+        .map_err(|error| Failure::new(error, None))?;
+    Ok(vec![Box::new(sink.until(args.samples))])
 }

@@ -1,19 +1,14 @@
 //! All that is printed: the only place that writes to the terminal.
-#![expect(clippy::print_stderr, reason = "this is the one file that prints")]
 
-use std::error::Error;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use resource_tracker::metric::Metric;
-use resource_tracker::summary::Summary;
+use resource_tracker::recommend::recommend_resources;
 use resource_tracker::sys::Ending;
+use resource_tracker::tracker::{State, Tracker};
 
-/// Why a command did not do what it should, for people.
-pub struct Failure {
-    pub error: Box<dyn Error>,
-    pub hint: Option<&'static str>,
-    pub code: u8,
-}
+use crate::failure::Failure;
 
 /// Prints a failure; its exit status.
 pub fn failure(failure: &Failure) -> u8 {
@@ -36,11 +31,6 @@ pub fn usage(error: &clap::Error) -> u8 {
     u8::try_from(error.exit_code()).unwrap_or(2)
 }
 
-/// A note to the user while or after a job runs; the job is not to be disturbed by a failure to print it.
-pub fn warning(text: &str) {
-    print_error(&format!("resource-tracker: warning: {text}\n"));
-}
-
 fn print_error(text: &str) {
     use std::io::Write as _;
     // Nobody can be told when standard error is gone.
@@ -48,18 +38,14 @@ fn print_error(text: &str) {
 }
 
 /// How a run went, in a few lines on standard error.
-pub fn summary(
-    ending: Option<Ending>,
-    summary: &Summary,
-    cpu_source: &str,
-    notes: &[String],
-    recording: Option<&str>,
-) {
+pub fn summary(ending: Option<Ending>, tracker: &Tracker, warning: Option<&str>, recording: Option<&Path>) {
+    let (summary, cpu_source) = (tracker.summary(), tracker.cpu_source());
     let mut text = String::new();
     let ended = match ending {
         Some(Ending::Code(0)) => "finished".to_owned(),
         Some(Ending::Code(code)) => format!("failed with exit code {code}"),
         Some(Ending::Signal(signal)) => format!("ended by signal {signal}"),
+        None if tracker.state() == State::Exited => "the process ended".to_owned(),
         None => "stopped following".to_owned(),
     };
     let wall_s = summary.of(Metric::Elapsed).sum().unwrap_or(0.0);
@@ -94,13 +80,16 @@ pub fn summary(
         let own_kib = summary.of(Metric::TrackerMemory).max().unwrap_or(0.0);
         line("tracker", format!("{:.1} ms of CPU, {}", own_s * 1e3, bytes(own_kib * 1024.0)));
     }
-    if let Some(path) = recording {
-        line("recording", path.to_owned());
+    if let Some(resources) = summary.stats().ok().and_then(|stats| recommend_resources(&stats, &[]).ok()) {
+        line("next time", format!("ask for {} CPU and {} MB of memory", resources.cpu, resources.memory_mb));
     }
-    for note in notes {
+    if let Some(path) = recording {
+        line("recording", path.display().to_string());
+    }
+    for note in tracker.notes().iter().map(String::as_str).chain(warning) {
         let _ = writeln!(text, "resource-tracker: warning: {note}");
     }
-    eprint!("{text}");
+    print_error(&text);
 }
 
 /// A size with a unit that fits.

@@ -8,6 +8,7 @@
 //! <directory>            0700
 //!   3f9c1a7b2d40.json.gz 0600, the recording
 //!   3f9c1a7b2d40.run     0600, its entry: small JSON, written last
+//!   3f9c1a7b2d40.journal 0600, the rows of a run that is not finished
 //!   .3f9c1a7b2d40.tmp    being written, or left by a writer that was killed
 //! ```
 //!
@@ -35,6 +36,7 @@ use crate::stats::Stats;
 const RECORDING_SUFFIX: &str = ".json.gz";
 const ENTRY_SUFFIX: &str = ".run";
 const ASIDE_SUFFIX: &str = ".tmp";
+const JOURNAL_SUFFIX: &str = ".journal";
 
 /// An entry beyond this is not ours.
 const MAX_ENTRY_BYTES: u64 = 1024 * 1024;
@@ -195,8 +197,27 @@ impl History {
         self.directory.join(format!("{id}{RECORDING_SUFFIX}"))
     }
 
+    /// The rows of a run that is not finished; what is left here tells of a tracker that died.
+    #[must_use]
+    pub fn journal_path(&self, id: &str) -> PathBuf {
+        self.directory.join(format!("{id}{JOURNAL_SUFFIX}"))
+    }
+
     fn entry_path(&self, id: &str) -> PathBuf {
         self.directory.join(format!("{id}{ENTRY_SUFFIX}"))
+    }
+
+    /// Makes the directory, for its owner only.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub fn prepare(&self) -> Result<(), HistoryError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.directory)
+            .map_err(|source| HistoryError::Io { doing: "make", path: self.directory.clone(), source })
     }
 
     /// Keeps a run: its recording first, then its entry, so that what is listed is complete.
@@ -209,11 +230,7 @@ impl History {
         entry: &Entry,
         write_recording: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
     ) -> Result<PathBuf, HistoryError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.directory)
-            .map_err(|source| HistoryError::Io { doing: "make", path: self.directory.clone(), source })?;
+        self.prepare()?;
         let recording = self.recording_path(&entry.id);
         self.write_aside(&entry.id, &recording, write_recording)?;
         self.write_aside(&entry.id, &self.entry_path(&entry.id), |file| {

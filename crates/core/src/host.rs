@@ -28,13 +28,21 @@ pub struct Host {
 #[must_use]
 pub fn look(root: &Root, pid: &str) -> Host {
     let mut buffer = Vec::new();
-    let vcpus = root.read("/proc/stat", &mut buffer).ok().and_then(|text| parse_stat(text).ok()).map(|stat| stat.cpus);
+    let vcpus = root
+        .read("/proc/stat", &mut buffer)
+        .ok()
+        .and_then(|text| parse_stat(text).ok())
+        .map(|stat| stat.cpus);
     let meminfo = root.read("/proc/meminfo", &mut buffer).ok().and_then(|text| parse_meminfo(text).ok());
     let memory_mib = meminfo.and_then(|meminfo| meminfo.total_kib).map(mib_of_kib);
     let limits = read_limits(root, pid);
     let all = vcpus.map(f64::from);
     // A set of all CPUs is no limit.
-    let fewer = |cpus: Option<u64>| cpus.and_then(|cpus| u32::try_from(cpus).ok()).map(f64::from).filter(|cpus| all.is_none_or(|all| *cpus < all));
+    let fewer = |cpus: Option<u64>| {
+        cpus.and_then(|cpus| u32::try_from(cpus).ok())
+            .map(f64::from)
+            .filter(|cpus| all.is_none_or(|all| *cpus < all))
+    };
     let candidates = [limits.cpu_cores, fewer(limits.cpuset_cpus), fewer(affinity_cpus(root, pid))];
     let memory_limit_mib = limits.memory_bytes.map(|bytes| mib_of_kib(bytes / 1024));
     Host {

@@ -4,30 +4,30 @@
 //! row of the [`metric`] table, rows go to a journal, and everything people read is computed from there.
 //! `ARCHITECTURE.md` in the repository draws it.
 
+pub mod allocation;
 pub mod config;
 pub mod counter;
-pub mod allocation;
 pub mod csv;
 pub mod decimal;
 pub mod diff;
 pub mod error;
 pub mod frame;
 pub mod grid;
+pub mod history;
+pub mod host;
 pub mod job;
 pub mod journal;
 pub mod ledger;
 pub mod memory;
-pub mod history;
 pub mod metric;
-pub mod host;
-pub mod record;
 pub mod output;
+pub mod recommend;
+pub mod record;
+pub mod recording;
 pub mod root;
 pub mod sampler;
 pub mod snapshot;
 pub mod source;
-pub mod recommend;
-pub mod recording;
 pub mod stats;
 pub mod summary;
 pub mod sys;

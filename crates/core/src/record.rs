@@ -14,8 +14,11 @@ use crate::config::Config;
 use crate::journal::{Journal, JournalError, Reader};
 use crate::metric::Row;
 use crate::recording::{Head, Metadata, Run, Software, Status, VERSION, gzip, write_snapshot};
+use crate::root::Root;
 use crate::sampler::Sink;
+use crate::source::procfs::parse_pid_stat;
 use crate::sys::Ending;
+use crate::tree::pid_path;
 
 /// The version of this program, as recordings name it.
 pub const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -84,12 +87,9 @@ impl Rows {
 
     /// What a journal says about its recording, before it has an end.
     #[must_use]
-    pub fn about(metadata: &Metadata, run: &Run, tracker_start_ticks: Option<u64>) -> Value {
-        json!({
-            "metadata": metadata,
-            "run": run,
-            "tracker": { "pid": std::process::id(), "start_ticks": tracker_start_ticks },
-        })
+    pub fn about(metadata: &Metadata, run: &Run) -> Value {
+        let own = std::process::id();
+        json!({ "metadata": metadata, "run": run, "tracker": { "pid": own, "start_ticks": start_ticks(own) } })
     }
 
     /// Writes the gzipped snapshot.
@@ -117,6 +117,14 @@ impl Rows {
     pub fn keep(mut self) -> PathBuf {
         std::mem::take(&mut self.path)
     }
+}
+
+/// When a process started: with its pid, who it is.
+fn start_ticks(pid: u32) -> Option<u64> {
+    let mut buffer = Vec::new();
+    let root = Root::host().ok()?;
+    let text = root.read(pid_path(pid, "stat").as_str(), &mut buffer).ok()?;
+    Some(parse_pid_stat(text).ok()?.start_ticks)
 }
 
 impl Drop for Rows {

@@ -123,6 +123,17 @@ impl Signals {
     }
 }
 
+/// A command that ran, and its finished tracker.
+#[derive(Debug)]
+pub struct Done {
+    /// How it ended.
+    pub ending: Ending,
+    /// Its process id.
+    pub pid: u32,
+    /// What was recorded.
+    pub tracker: Tracker,
+}
+
 /// Runs `command` under a tracker until it ends.
 ///
 /// `ignored_at_start` are the signals among `SIGPIPE` and `SIGCHLD` that were ignored when this program started.
@@ -134,7 +145,7 @@ pub fn run(
     config: Config,
     sinks: Vec<Box<dyn Sink>>,
     ignored_at_start: &[i32],
-) -> Result<(Ending, Tracker), WrapError> {
+) -> Result<Done, WrapError> {
     let signals = Signals::receive(ignored_at_start)?;
     let root = Root::host().map_err(|error| WrapError::Tracker(TrackerError::Host(error)))?;
     let mut tracker = Tracker::start(config, Target::Future, sinks)?;
@@ -150,7 +161,7 @@ pub fn run(
     let ended = wait_for_job(pid, &signals.descriptor, &root, &tracker);
     tracker.finish(Order::Ended { ended, own_rss_kib });
     reap(pid);
-    Ok((ended.how, tracker))
+    Ok(Done { ending: ended.how, pid, tracker })
 }
 
 /// The counter for the job that is about to start, and what it must write to in order to be counted.
@@ -253,6 +264,17 @@ fn own_peak_rss_kib(root: &Root) -> u64 {
     let text = root.read("/proc/self/status", &mut buffer).ok();
     // Not known: then nothing can be proved by a child's mark.
     text.and_then(|text| parse_pid_status(text).ok()?.peak_rss_kib).unwrap_or(u64::MAX)
+}
+
+/// The command line of a process that runs already, where it can be read.
+#[must_use]
+pub fn command_of(pid: u32) -> Option<Vec<String>> {
+    let mut buffer = Vec::new();
+    let root = Root::host().ok()?;
+    let text = root.read(pid_path(pid, "cmdline").as_str(), &mut buffer).ok()?;
+    let words = text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    let words: Vec<_> = words.collect();
+    words.split_last().map(|(_, words)| words.to_vec()).filter(|words| !words.is_empty())
 }
 
 /// Follows a process that runs already, until it ends or we are told to stop by a signal.

@@ -141,6 +141,8 @@ pub enum Status {
     Failed,
     /// Ended by a signal.
     Killed,
+    /// Ended while we followed it, and nobody told us how.
+    Ended,
     /// We stopped looking before it ended.
     Detached,
     /// The tracker died, and the recording was made of what it left.
@@ -158,6 +160,7 @@ impl Status {
             Self::Finished => "finished",
             Self::Failed => "failed",
             Self::Killed => "killed",
+            Self::Ended => "ended",
             Self::Detached => "detached",
             Self::TrackerDied => "tracker_died",
             Self::Other(word) => word,
@@ -167,8 +170,15 @@ impl Status {
 
 impl From<String> for Status {
     fn from(word: String) -> Self {
-        let known =
-            [Self::Running, Self::Finished, Self::Failed, Self::Killed, Self::Detached, Self::TrackerDied];
+        let known = [
+            Self::Running,
+            Self::Finished,
+            Self::Failed,
+            Self::Killed,
+            Self::Ended,
+            Self::Detached,
+            Self::TrackerDied,
+        ];
         known.into_iter().find(|status| status.as_str() == word).unwrap_or(Self::Other(word))
     }
 }

@@ -1,0 +1,49 @@
+//! Why a command did not do what it should.
+
+use std::error::Error;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use resource_tracker::wrap::WrapError;
+use thiserror::Error;
+
+/// An error with what to do about it and our exit status for it.
+#[derive(Debug)]
+pub struct Failure {
+    pub error: Box<dyn Error>,
+    pub hint: Option<&'static str>,
+    pub code: u8,
+}
+
+/// Our exit status when we fail before the job starts.
+pub const BEFORE_THE_JOB: u8 = 125;
+
+#[derive(Debug, Error)]
+#[error("cannot write `{path}`")]
+struct Unwritable {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Failure {
+    /// An output that the user named and that cannot be written: known before the job starts.
+    pub fn output(path: &Path, source: io::Error) -> Self {
+        let error = Box::new(Unwritable { path: path.to_owned(), source });
+        Self {
+            error,
+            hint: Some("the job was not started; choose a place that can be written"),
+            code: BEFORE_THE_JOB,
+        }
+    }
+
+    /// Any other error.
+    pub fn new(error: impl Error + 'static, hint: Option<&'static str>) -> Self {
+        Self { error: Box::new(error), hint, code: 1 }
+    }
+}
+
+impl From<WrapError> for Failure {
+    fn from(error: WrapError) -> Self {
+        Self { hint: error.hint(), code: error.exit_code(), error: Box::new(error) }
+    }
+}

@@ -1,0 +1,188 @@
+//! Where a recording goes: a file that the user named, the history, or nowhere.
+//!
+//! Everything that can be refused is refused before the job starts. After that nothing here can fail the job: what
+//! cannot be written is a warning, and the rows stay in the journal.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use resource_tracker::allocation::allocation;
+use resource_tracker::config::Config;
+use resource_tracker::history::{self, Entry, History};
+use resource_tracker::host;
+use resource_tracker::metric::Table;
+use resource_tracker::output::{self, Output};
+use resource_tracker::record::{self, Rows};
+use resource_tracker::recording::{Head, Run};
+use resource_tracker::root::Root;
+use resource_tracker::sampler::Sink;
+use resource_tracker::tracker::Tracker;
+
+use crate::args::RecordArgs;
+use crate::failure::Failure;
+use crate::sinks::{CsvSink, CsvTables};
+
+/// A recording that will be kept, or not.
+pub struct Keeper {
+    config: Config,
+    run: Run,
+    place: Place,
+    rows: Option<Rows>,
+    /// Why a recording that nobody asked for by name cannot be kept.
+    pub warning: Option<String>,
+}
+
+enum Place {
+    File { output: Box<Output>, path: PathBuf },
+    History { history: History, id: String },
+    Nowhere,
+}
+
+impl Keeper {
+    /// Opens all outputs, and gives what takes the rows.
+    pub fn open(
+        args: &RecordArgs,
+        command: Option<Vec<String>>,
+    ) -> Result<(Self, Vec<Box<dyn Sink>>), Failure> {
+        let id = History::new_id();
+        let run = Run {
+            id: Some(id.clone()),
+            job: args.job.clone(),
+            command,
+            host: rustix::system::uname().nodename().to_str().ok().map(str::to_owned),
+            tags: args.tags.iter().cloned().collect(),
+            ..Run::default()
+        };
+        let history = history::default_directory(|name| std::env::var_os(name)).map(History::at);
+        let place = match (&args.output, args.no_save, &history) {
+            (Some(path), ..) => {
+                let output = Output::open(path).map_err(|error| Failure::output(path, error))?;
+                Place::File { output: Box::new(output), path: path.clone() }
+            }
+            (None, false, Some(history)) => Place::History { history: history.clone(), id: id.clone() },
+            _ => Place::Nowhere,
+        };
+        let mut sinks = Vec::new();
+        if let Some(path) = &args.csv {
+            sinks.push(csv_sink(path, args.no_system).map_err(|error| Failure::output(path, error))?);
+        }
+        let mut keeper = Self { config: args.config(), run, place, rows: None, warning: None };
+        keeper.start_rows(history.as_ref(), &id, &mut sinks);
+        Ok((keeper, sinks))
+    }
+
+    fn start_rows(&mut self, history: Option<&History>, id: &str, sinks: &mut Vec<Box<dyn Sink>>) {
+        if matches!(self.place, Place::Nowhere) {
+            return;
+        }
+        let head = record::head(&self.config, 0, now_s(), self.run.clone());
+        let about = Rows::about(&head.metadata, &self.run);
+        let in_history = history.map(|history| {
+            history.prepare().map_err(io::Error::other)?;
+            Rows::start(&history.journal_path(id), &about, false)
+        });
+        // A recording that goes elsewhere does not depend on the history.
+        let started = match (in_history, &self.place) {
+            (Some(Ok(started)), _) => Ok(started),
+            (_, Place::File { .. }) => Rows::start(
+                &std::env::temp_dir().join(format!("resource-tracker-{id}.journal")),
+                &about,
+                false,
+            ),
+            (Some(Err(error)), _) => Err(error),
+            (None, _) => return,
+        };
+        match started {
+            Ok((rows, sink)) => {
+                self.rows = Some(rows);
+                sinks.push(sink);
+            }
+            Err(error) => self.warning = Some(format!("the recording cannot be kept: {error}")),
+        }
+    }
+
+    /// Writes the recording; where it is, and what the user must know.
+    pub fn finish(
+        self,
+        tracker: &Tracker,
+        pid: u32,
+        set_ending: impl FnOnce(&mut Run),
+    ) -> (Option<PathBuf>, Option<String>) {
+        let Some(rows) = self.rows else { return (None, self.warning) };
+        let mut run = self.run;
+        set_ending(&mut run);
+        let head = head_of(&self.config, run, tracker, pid);
+        let written = match self.place {
+            Place::File { output, path } => {
+                write_file(*output, &rows, &head).map(|()| path).map_err(|error| error.to_string())
+            }
+            Place::History { history, id } => {
+                let entry = Entry::new(&id, &head, tracker.summary().stats().ok());
+                history
+                    .store(&entry, |file| rows.write_snapshot(file, &head))
+                    .map_err(|error| with_cause(&error))
+            }
+            Place::Nowhere => return (None, self.warning),
+        };
+        match written {
+            Ok(path) => (Some(path), self.warning),
+            Err(why) => {
+                let journal = rows.keep();
+                (
+                    None,
+                    Some(format!(
+                        "the recording cannot be written: {why}; its rows are in `{}`",
+                        journal.display()
+                    )),
+                )
+            }
+        }
+    }
+}
+
+fn head_of(config: &Config, mut run: Run, tracker: &Tracker, pid: u32) -> Head {
+    let summary = tracker.summary();
+    run.cpu_source = Some(tracker.cpu_source().to_owned());
+    run.coverage = summary.coverage();
+    run.notes = tracker.notes();
+    let mut head = record::head(config, pid, seconds(tracker.started().wall_ns), run);
+    head.metadata.set_stop_time(now_s());
+    head.server_info = Root::host().ok().map(|root| {
+        let mut info = host::look(&root, "self").server_info();
+        info.insert("allocation".to_owned(), serde_json::json!(allocation(&summary)));
+        info
+    });
+    head
+}
+
+fn write_file(output: Output, rows: &Rows, head: &Head) -> io::Result<()> {
+    let mut buffered = BufWriter::with_capacity(64 << 10, output);
+    rows.write_snapshot(&mut buffered, head)?;
+    buffered.flush()?;
+    buffered.into_inner().map_err(io::IntoInnerError::into_error)?.commit()
+}
+
+fn csv_sink(path: &Path, no_system: bool) -> io::Result<Box<dyn Sink>> {
+    let tables: &'static [Table] =
+        if no_system { &[Table::Process] } else { &[Table::System, Table::Process] };
+    let file = if path == Path::new("-") {
+        File::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?)
+    } else {
+        output::open_stream(path)?
+    };
+    Ok(Box::new(CsvSink::new(file, format!("`{}`", path.display()), CsvTables::Combined(tables))?))
+}
+
+fn with_cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+}
+
+fn now_s() -> f64 {
+    seconds(resource_tracker::snapshot::Moment::now().wall_ns)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a date in ns keeps better than a microsecond in a double")]
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
