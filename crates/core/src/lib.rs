@@ -34,3 +34,7 @@ pub mod sys;
 pub mod tracker;
 pub mod tree;
 pub mod wrap;
+pub mod catalog;
+pub mod cloud;
+pub mod metric;
+pub mod network;

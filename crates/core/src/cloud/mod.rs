@@ -1,0 +1,277 @@
+//! Which cloud this machine is in: vendor, instance type, region.
+//!
+//! In:  the firmware's texts below a root, then that vendor's metadata service and no other.
+//! Out: [`Cloud`], or `None` where there is none; [`CloudInfo`] is what `get_cloud_info()` gives.
+//! Not here: what the machine has (`host`), what it costs (`catalog`).
+//!
+//! ```text
+//! firmware says   a vendor     → ask that one
+//!                 none of ours → no cloud, not a packet
+//!                 nothing      → ask all, side by side
+//! ```
+//!
+//! One second in all, in the background, once a process. Offline the firmware's texts are all there
+//! is, which on AWS still name the instance type.
+
+mod dmi;
+mod http;
+mod machine;
+mod metadata;
+mod vendor;
+
+pub use machine::Machine;
+
+use dmi::Dmi;
+use http::Client;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// For firmware, services and all.
+pub const BUDGET: Duration = Duration::from_secs(1);
+
+/// Ids of the vendors that are recognised, as in `vendor_id` of a server.
+pub const VENDOR_IDS: [&str; 14] = {
+    let mut ids = [""; 14];
+    let mut index = 0;
+    while index < ids.len() {
+        ids[index] = vendor::VENDORS[index].id;
+        index += 1;
+    }
+    ids
+};
+
+/// Where we run; `None` in a field that is not known.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cloud {
+    /// One of [`VENDOR_IDS`].
+    pub vendor: &'static str,
+    /// As the vendor's API names it.
+    pub instance_type: Option<String>,
+    /// As the vendor's API names it.
+    pub region: Option<String>,
+    /// Part of the region.
+    pub zone: Option<String>,
+    /// The vendor's id of this machine.
+    pub instance_id: Option<String>,
+    /// Whether it can be taken away.
+    pub spot: Option<bool>,
+    /// Whether the instance type is our inference from the machine's size.
+    pub inferred: bool,
+    /// How long it took to find out.
+    pub discovery_time_s: f64,
+}
+
+impl Cloud {
+    pub(crate) fn new(vendor: &'static str) -> Self {
+        Self {
+            vendor,
+            instance_type: None,
+            region: None,
+            zone: None,
+            instance_id: None,
+            spot: None,
+            inferred: false,
+            discovery_time_s: 0.0,
+        }
+    }
+}
+
+/// What `get_cloud_info()` gives: `unknown` where a field is not known.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CloudInfo {
+    /// Vendor id.
+    pub vendor: String,
+    /// Instance type.
+    pub instance_type: String,
+    /// Region.
+    pub region: String,
+    /// Seconds.
+    pub discovery_time: f64,
+}
+
+impl CloudInfo {
+    /// Spells out what a discovery found, or that it found no cloud.
+    #[must_use]
+    pub fn new(found: &Found) -> Self {
+        let cloud = found.cloud.as_ref();
+        let or_unknown = |value: Option<&str>| value.unwrap_or("unknown").to_owned();
+        Self {
+            vendor: or_unknown(cloud.map(|cloud| cloud.vendor)),
+            instance_type: or_unknown(cloud.and_then(|cloud| cloud.instance_type.as_deref())),
+            region: or_unknown(cloud.and_then(|cloud| cloud.region.as_deref())),
+            discovery_time: found.discovery_time_s,
+        }
+    }
+}
+
+/// The end of a discovery.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    /// `None` where there is no cloud.
+    pub cloud: Option<Cloud>,
+    /// How long it took to find out.
+    pub discovery_time_s: f64,
+}
+
+/// How to find out.
+#[derive(Clone, Debug)]
+pub struct Discovery {
+    /// Stands for `/`.
+    pub root: PathBuf,
+    /// `http://127.0.0.1:8080` in place of every metadata service.
+    pub base_url: Option<String>,
+    /// Not a single packet.
+    pub offline: bool,
+    /// For everything.
+    pub budget: Duration,
+}
+
+impl Discovery {
+    /// This machine, as the environment says: `RESOURCE_TRACKER_OFFLINE`, and
+    /// `RESOURCE_TRACKER_METADATA_URL` in place of the metadata services.
+    #[must_use]
+    pub fn from_env() -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            base_url: std::env::var("RESOURCE_TRACKER_METADATA_URL").ok().filter(|url| !url.is_empty()),
+            offline: crate::network::offline(),
+            budget: BUDGET,
+        }
+    }
+
+    /// Finds out, in the caller's thread; see [`discover`] for the process's own.
+    ///
+    /// Threads and sockets that it needs are gone when it returns.
+    #[must_use]
+    pub fn run(&self) -> Found {
+        let started = Instant::now();
+        let mut cloud = self.find();
+        let missing = cloud.as_ref().filter(|cloud| cloud.instance_type.is_none()).map(|cloud| cloud.vendor);
+        let inferred = missing.and_then(|vendor| Machine::read(&self.root)?.instance_type(vendor));
+        let discovery_time_s = started.elapsed().as_secs_f64();
+        if let Some(cloud) = &mut cloud {
+            cloud.inferred = inferred.is_some();
+            cloud.instance_type = cloud.instance_type.take().or(inferred);
+            cloud.discovery_time_s = discovery_time_s;
+        }
+        Found { cloud, discovery_time_s }
+    }
+
+    fn find(&self) -> Option<Cloud> {
+        let client = Client::new(self.budget, self.base_url.clone());
+        let Some(dmi) = Dmi::read(&self.root) else {
+            return if self.offline { None } else { ask(&client, vendor::VENDORS.iter()) };
+        };
+        let candidates = || vendor::VENDORS.iter().filter(|vendor| (vendor.matches)(&dmi));
+        // Where several vendors look alike to the firmware, the last is the general case.
+        let firmware = vendor::from_firmware(candidates().next_back()?.id, &dmi);
+        let Some(told) = (if self.offline { None } else { ask(&client, candidates()) }) else {
+            return Some(firmware);
+        };
+        Some(Cloud {
+            instance_type: told.instance_type.or(firmware.instance_type),
+            instance_id: told.instance_id.or(firmware.instance_id),
+            ..told
+        })
+    }
+}
+
+/// Asks vendors side by side; the first in the table's order that knows this machine.
+fn ask<'a>(client: &Client, vendors: impl Iterator<Item = &'a vendor::Vendor>) -> Option<Cloud> {
+    let mut vendors: Vec<&vendor::Vendor> = vendors.collect();
+    if let [only] = vendors.as_slice() {
+        return (only.ask)(client);
+    }
+    thread::scope(|scope| {
+        let asked: Vec<_> = vendors
+            .drain(..)
+            // A thread that cannot be started is a vendor that does not answer.
+            .filter_map(|vendor| {
+                thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, || (vendor.ask)(client)).ok()
+            })
+            .collect();
+        // All are joined, so that nothing is left over.
+        let answers: Vec<Option<Cloud>> =
+            asked.into_iter().map(|thread| thread.join().ok().flatten()).collect();
+        answers.into_iter().flatten().next()
+    })
+}
+
+/// What this process knows: once found out, it stays.
+enum State {
+    Unknown,
+    Running { pid: u32 },
+    Known(Found),
+}
+
+/// Two answers: what may be asked of the network differs.
+static STATES: [(Mutex<State>, Condvar); 2] =
+    [(Mutex::new(State::Unknown), Condvar::new()), (Mutex::new(State::Unknown), Condvar::new())];
+
+fn lock(offline: bool) -> (MutexGuard<'static, State>, &'static Condvar) {
+    let (state, changed) = &STATES[usize::from(offline)];
+    (state.lock().unwrap_or_else(PoisonError::into_inner), changed)
+}
+
+/// Starts finding out in the background, unless that is done or under way. Returns at once.
+pub fn discover_in_background(offline: bool) {
+    let offline = offline || crate::network::offline();
+    let (mut state, _) = lock(offline);
+    match &*state {
+        State::Known(_) => return,
+        // A fork copies the state but not the thread that was to change it.
+        State::Running { pid } if *pid == std::process::id() => return,
+        State::Running { .. } | State::Unknown => {}
+    }
+    let work = move || {
+        let found = Discovery { offline, ..Discovery::from_env() }.run();
+        let (mut state, changed) = lock(offline);
+        *state = State::Known(found);
+        changed.notify_all();
+    };
+    let started = thread::Builder::new().name("rt-cloud".into()).stack_size(512 << 10).spawn(work);
+    *state = if started.is_ok() { State::Running { pid: std::process::id() } } else { State::Unknown };
+}
+
+/// What is known by now, without waiting.
+#[must_use]
+pub fn known(offline: bool) -> Option<Found> {
+    match &*lock(offline || crate::network::offline()).0 {
+        State::Known(found) => Some(found.clone()),
+        State::Running { .. } | State::Unknown => None,
+    }
+}
+
+/// Which cloud this is, found out once a process; waits for little more than [`BUDGET`] at most.
+#[must_use]
+pub fn discover(offline: bool) -> Found {
+    let offline = offline || crate::network::offline();
+    let started = Instant::now();
+    discover_in_background(offline);
+    let (state, changed) = lock(offline);
+    let is_running = |state: &mut State| matches!(state, State::Running { .. });
+    let (state, _) = changed
+        .wait_timeout_while(state, BUDGET + Duration::from_millis(150), is_running)
+        .unwrap_or_else(PoisonError::into_inner);
+    match &*state {
+        State::Known(found) => found.clone(),
+        State::Running { .. } | State::Unknown => {
+            Found { cloud: None, discovery_time_s: started.elapsed().as_secs_f64() }
+        }
+    }
+}
+
+/// `get_cloud_info()`.
+#[must_use]
+pub fn cloud_info(offline: bool) -> CloudInfo {
+    CloudInfo::new(&discover(offline))
+}
+
+/// Whether the firmware can be read at all, for `info`.
+#[must_use]
+pub fn has_firmware(root: &Path) -> bool {
+    Dmi::read(root).is_some()
+}
