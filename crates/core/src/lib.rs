@@ -5,6 +5,8 @@
 //! `ARCHITECTURE.md` in the repository draws it.
 
 pub mod allocation;
+pub mod catalog;
+pub mod cloud;
 pub mod config;
 pub mod counter;
 pub mod csv;
@@ -20,6 +22,7 @@ pub mod journal;
 pub mod ledger;
 pub mod memory;
 pub mod metric;
+pub mod network;
 pub mod output;
 pub mod recommend;
 pub mod record;
@@ -34,7 +37,3 @@ pub mod sys;
 pub mod tracker;
 pub mod tree;
 pub mod wrap;
-pub mod catalog;
-pub mod cloud;
-pub mod metric;
-pub mod network;

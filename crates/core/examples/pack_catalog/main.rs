@@ -39,6 +39,8 @@ const VENDORS: &[(&str, &str, &str, &str)] = &[
     ("upcloud", "UpCloud", "2024-12", "published list prices, EUR at 1.16"),
     ("vultr", "Vultr", "2025-12", "published list prices"),
 ];
+/// Server, memory in MiB: where a list rounded half a GiB down to nothing.
+const MEMORY_MIB: &[(&str, u32)] = &[("Standard_B1ls", 512)];
 /// The day on which the lists were collected.
 const COLLECTED: &str = "2026-11-15";
 
@@ -198,8 +200,13 @@ fn row(
     if display != name {
         text(rows, display);
     }
-    for column in ["vcpus", "memory_mib", "storage_gb"] {
-        number(rows, server[column].parse()?);
+    let (vcpus, listed_mib): (u32, u32) = (server["vcpus"].parse()?, server["memory_mib"].parse()?);
+    let memory_mib = MEMORY_MIB.iter().find(|(known, _)| *known == name).map_or(listed_mib, |(_, mib)| *mib);
+    if vcpus == 0 || memory_mib == 0 {
+        return Err(format!("`{name}` has no CPU or no memory").into());
+    }
+    for value in [vcpus, memory_mib, server["storage_gb"].parse()?] {
+        number(rows, value);
     }
     if let Some(gpus) = gpus {
         let key = (gpus.model, gpus.manufacturer);

@@ -1,0 +1,158 @@
+//! Where no packet may be sent, no socket is opened: watched from outside, with strace.
+//!
+//! The tests start this very test binary again, under strace and with one probe only.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "support/mod.rs"]
+mod support;
+#[expect(dead_code, reason = "what a service answers is the other test's concern")]
+#[path = "support/vendors.rs"]
+mod vendors;
+
+use resource_tracker::catalog::{Catalog, Query, Settings, Source, cheapest};
+use resource_tracker::cloud::{self, BUDGET, Discovery};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::{Reply, TestServer};
+use vendors::{VENDORS, write_dmi};
+
+const ROOT: &str = "RT_PROBE_ROOT";
+const BASE_URL: &str = "RT_PROBE_BASE_URL";
+
+/// Lines of a probe's system calls that have to do with sockets.
+fn network_calls(probe: &str, variables: &[(&str, &str)]) -> (String, Vec<String>) {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    let output = Command::new("strace")
+        .args(["-f", "-e", "trace=%network", "-o"])
+        .arg(&trace)
+        .arg(std::env::current_exe().unwrap())
+        .args([probe, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .envs(variables.iter().copied())
+        .output()
+        .expect("strace is needed to show that no socket is opened");
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{shown}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(shown.contains("1 passed"), "the probe did not run: {shown}");
+    let trace = std::fs::read_to_string(trace).unwrap();
+    let calls =
+        trace.lines().filter(|line| line.contains('(') && !line.contains("+++") && !line.contains("---"));
+    (shown, calls.map(ToOwned::to_owned).collect())
+}
+
+/// Not a test of its own: discovers below `RT_PROBE_ROOT` and says what it found.
+#[test]
+#[ignore = "a probe that other tests start"]
+fn probe_cloud() {
+    let found = Discovery {
+        root: PathBuf::from(std::env::var_os(ROOT).unwrap()),
+        base_url: std::env::var(BASE_URL).ok(),
+        offline: resource_tracker::network::offline(),
+        budget: BUDGET,
+    }
+    .run();
+    report(&format!("found {}", serde_json::to_string(&found.cloud).unwrap()));
+}
+
+/// Not a test of its own: asks everything that can be asked offline.
+#[test]
+#[ignore = "a probe that other tests start"]
+fn probe_offline() {
+    assert!(resource_tracker::network::offline());
+    let mut catalog = Catalog::new(Settings::from_env());
+    let answer = catalog.servers(&Query::new(2.0, 4096.0).filter("region", "fsn1").unwrap()).unwrap();
+    assert_eq!((answer.source, answer.servers.len()), (Source::Embedded, 10));
+    assert!(catalog.instance_price("aws", Some("us-east-1"), "c5.large").unwrap().is_some());
+    assert!(cheapest(&Query::new(2.0, 4096.0)).unwrap().is_some());
+    cloud::discover_in_background(false);
+    report(&format!("cloud {}", serde_json::to_string(&cloud::cloud_info(false)).unwrap()));
+}
+
+#[expect(clippy::print_stdout, reason = "the test that started this probe reads it")]
+fn report(line: &str) {
+    println!("{line}");
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_machine_whose_firmware_names_no_cloud_opens_no_socket() {
+    let root = tempfile::tempdir().unwrap();
+    for dmi in [
+        &[
+            ("sys_vendor", "LENOVO"),
+            ("product_name", "20XWCTO1WW"),
+            ("chassis_asset_tag", "No Asset Information"),
+        ][..],
+        // A private Hyper-V has Azure's vendor, a rented Hetzner machine Hetzner's; neither is the cloud.
+        &[
+            ("sys_vendor", "Microsoft Corporation"),
+            ("product_name", "Virtual Machine"),
+            ("chassis_asset_tag", "5555-1"),
+        ],
+        &[("sys_vendor", "Hetzner"), ("product_name", "Dedicated Server"), ("chassis_asset_tag", "")],
+        &[
+            ("sys_vendor", "QEMU"),
+            ("product_name", "Standard PC (Q35 + ICH9, 2009)"),
+            ("chassis_asset_tag", ""),
+        ],
+    ] {
+        write_dmi(root.path(), dmi);
+        let (shown, calls) = network_calls("probe_cloud", &[(ROOT, path(root.path()))]);
+        assert!(shown.contains("found null"), "{shown}");
+        assert_eq!(calls, [""; 0], "{dmi:?}");
+    }
+}
+
+#[test]
+fn offline_opens_no_socket_and_still_reads_the_firmware() {
+    let root = tempfile::tempdir().unwrap();
+    write_dmi(root.path(), VENDORS[0].dmi);
+    let (shown, calls) =
+        network_calls("probe_cloud", &[(ROOT, path(root.path())), ("RESOURCE_TRACKER_OFFLINE", "1")]);
+    assert!(shown.contains(r#""vendor":"aws","instance_type":"c5.large","region":null"#), "{shown}");
+    assert_eq!(calls, [""; 0]);
+
+    // No firmware at all is no reason to ask around, either.
+    let empty = tempfile::tempdir().unwrap();
+    let (shown, calls) =
+        network_calls("probe_cloud", &[(ROOT, path(empty.path())), ("RESOURCE_TRACKER_OFFLINE", "1")]);
+    assert!(shown.contains("found null"), "{shown}");
+    assert_eq!(calls, [""; 0]);
+}
+
+#[test]
+fn servers_prices_and_cloud_are_answered_offline_without_a_socket() {
+    let cache = tempfile::tempdir().unwrap();
+    let (_, calls) = network_calls(
+        "probe_offline",
+        &[("RESOURCE_TRACKER_OFFLINE", "1"), ("XDG_CACHE_HOME", path(cache.path()))],
+    );
+    assert_eq!(calls, [""; 0]);
+}
+
+#[test]
+fn a_socket_would_have_been_seen_and_no_proxy_is_used() {
+    let server = TestServer::start(|request| (VENDORS[0].service)(request));
+    let proxy = TestServer::start(|_| Reply::status(502, "a proxy"));
+    let root = tempfile::tempdir().unwrap();
+    write_dmi(root.path(), VENDORS[0].dmi);
+    let proxy_url = proxy.url();
+    let (shown, calls) = network_calls(
+        "probe_cloud",
+        &[
+            (ROOT, path(root.path())),
+            (BASE_URL, &server.url()),
+            ("http_proxy", &proxy_url),
+            ("HTTP_PROXY", &proxy_url),
+            ("ALL_PROXY", &proxy_url),
+        ],
+    );
+    assert!(shown.contains(r#""region":"us-west-2""#), "{shown}");
+    assert!(calls.iter().any(|call| call.contains("socket(")), "{calls:?}");
+    assert!(calls.iter().any(|call| call.contains("connect(")), "{calls:?}");
+    assert_eq!(proxy.log().len(), 0);
+}

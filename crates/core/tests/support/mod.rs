@@ -1,0 +1,209 @@
+//! A real HTTP server on loopback that behaves as a test tells it, well or badly.
+//!
+//! In:  a function from request to [`Reply`].
+//! Out: an address, and a log of what was asked. Stopping it joins every thread and closes every socket.
+
+#![expect(dead_code, reason = "each test file uses its own part of it")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// What a client sent.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub method: String,
+    pub path: String,
+    pub headers: Vec<(String, String)>,
+}
+
+impl Request {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// Values of a parameter of the query, decoded.
+    pub fn parameters(&self, name: &str) -> Vec<String> {
+        let query = self.path.split_once('?').map_or("", |(_, query)| query);
+        query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .filter(|(key, _)| *key == name)
+            .map(|(_, value)| value.replace("%20", " ").replace("%7E", "~"))
+            .collect()
+    }
+
+    pub fn route(&self) -> &str {
+        self.path.split_once('?').map_or(self.path.as_str(), |(route, _)| route)
+    }
+}
+
+/// What the server does.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// A whole answer.
+    Answer { status: u16, headers: Vec<(&'static str, String)>, body: Vec<u8> },
+    /// The same, one byte at a time with a pause after each.
+    Drip(Box<Reply>, Duration),
+    /// The same after a pause.
+    Late(Box<Reply>, Duration),
+    /// The same, announced whole and cut in half.
+    Half(Box<Reply>),
+    /// These bytes, whatever they are.
+    Raw(Vec<u8>),
+    /// Nothing, until the client goes.
+    Hang,
+}
+
+impl Reply {
+    pub fn ok(body: impl Into<Vec<u8>>) -> Self {
+        Self::status(200, body)
+    }
+
+    pub fn status(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self::Answer { status, headers: Vec::new(), body: body.into() }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Answer { status, headers, body } => {
+                use std::fmt::Write as _;
+                let mut head = format!(
+                    "HTTP/1.1 {status} Status\r\nContent-Length: {}\r\nConnection: close\r\n",
+                    body.len()
+                );
+                for (name, value) in headers {
+                    let _ = write!(head, "{name}: {value}\r\n");
+                }
+                [head.as_bytes(), b"\r\n", body].concat()
+            }
+            Self::Drip(reply, _) | Self::Late(reply, _) => reply.bytes(),
+            Self::Half(reply) => {
+                let mut bytes = reply.bytes();
+                bytes.truncate(bytes.len() - (bytes.len() / 4).max(1));
+                bytes
+            }
+            Self::Raw(bytes) => bytes.clone(),
+            Self::Hang => Vec::new(),
+        }
+    }
+}
+
+/// A server on loopback.
+pub struct TestServer {
+    address: SocketAddr,
+    stopping: Arc<AtomicBool>,
+    log: Arc<Mutex<Vec<Request>>>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl TestServer {
+    pub fn start(handler: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stopping, log) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let handler = Arc::new(handler);
+        let accepting = thread::spawn({
+            let (stopping, log) = (Arc::clone(&stopping), Arc::clone(&log));
+            move || {
+                let mut serving = Vec::new();
+                for stream in listener.incoming() {
+                    if stopping.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    let (handler, log) = (Arc::clone(&handler), Arc::clone(&log));
+                    let stream = stream.unwrap();
+                    serving.push(thread::spawn(move || serve(stream, handler.as_ref(), &log)));
+                }
+                for thread in serving {
+                    thread.join().unwrap();
+                }
+            }
+        });
+        Self { address, stopping, log, accepting: Some(accepting) }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn log(&self) -> Vec<Request> {
+        self.log.lock().unwrap().clone()
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        // Wakes the listener, which then sees the flag.
+        let _ = TcpStream::connect(self.address);
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.join();
+        }
+    }
+}
+
+fn serve(mut stream: TcpStream, handler: &dyn Fn(&Request) -> Reply, log: &Mutex<Vec<Request>>) {
+    let Some(request) = read_request(&mut stream) else { return };
+    log.lock().unwrap().push(request.clone());
+    let reply = handler(&request);
+    // A client that has gone is what many of these tests are about, so failing writes are fine.
+    match &reply {
+        Reply::Drip(_, pause) => {
+            for byte in reply.bytes() {
+                if stream.write_all(&[byte]).is_err() {
+                    return;
+                }
+                thread::sleep(*pause);
+            }
+        }
+        Reply::Late(_, pause) => {
+            thread::sleep(*pause);
+            let _ = stream.write_all(&reply.bytes());
+        }
+        _ => {
+            let _ = stream.write_all(&reply.bytes());
+        }
+    }
+    if matches!(reply, Reply::Hang) {
+        let _ = stream.read(&mut [0; 64]);
+    }
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+fn read_request(stream: &mut TcpStream) -> Option<Request> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    while !bytes.windows(4).any(|window| window == b"\r\n\r\n") {
+        let count = stream.read(&mut buffer).ok().filter(|count| *count > 0)?;
+        bytes.extend_from_slice(&buffer[..count]);
+    }
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let mut lines = text.split("\r\n");
+    let mut first = lines.next()?.split(' ');
+    Some(Request {
+        method: first.next()?.to_owned(),
+        path: first.next()?.to_owned(),
+        headers: lines
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+            .collect(),
+    })
+}
+
+/// Threads of this process.
+pub fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+/// Sockets of this process.
+pub fn sockets() -> usize {
+    std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter(|link| link.to_string_lossy().starts_with("socket:"))
+        .count()
+}
