@@ -36,6 +36,11 @@ impl Failure {
         }
     }
 
+    /// The same for a command that starts no job, whose status would mean something else.
+    pub fn without_a_job(error: WrapError) -> Self {
+        Self { code: 1, ..Self::from(error) }
+    }
+
     /// Any other error.
     pub fn new(error: impl Error + 'static, hint: Option<&'static str>) -> Self {
         Self { error: Box::new(error), hint, code: 1 }

@@ -30,7 +30,7 @@ pub struct Keeper {
     place: Place,
     rows: Option<Rows>,
     /// Why a recording that nobody asked for by name cannot be kept.
-    pub warning: Option<String>,
+    warning: Option<String>,
 }
 
 enum Place {
@@ -102,14 +102,16 @@ impl Keeper {
         }
     }
 
-    /// Writes the recording; where it is, and what the user must know.
+    /// Writes the recording; where it is, and all that the user must know.
     pub fn finish(
         self,
         tracker: &Tracker,
         pid: u32,
         set_ending: impl FnOnce(&mut Run),
-    ) -> (Option<PathBuf>, Option<String>) {
-        let Some(rows) = self.rows else { return (None, self.warning) };
+    ) -> (Option<PathBuf>, Vec<String>) {
+        let mut warnings = tracker.notes();
+        warnings.extend(self.warning);
+        let Some(rows) = self.rows else { return (None, warnings) };
         let mut run = self.run;
         set_ending(&mut run);
         let head = head_of(&self.config, run, tracker, pid);
@@ -123,19 +125,18 @@ impl Keeper {
                     .store(&entry, |file| rows.write_snapshot(file, &head))
                     .map_err(|error| with_cause(&error))
             }
-            Place::Nowhere => return (None, self.warning),
+            Place::Nowhere => return (None, warnings),
         };
         match written {
-            Ok(path) => (Some(path), self.warning),
+            Ok(path) => (Some(path), warnings),
             Err(why) => {
-                let journal = rows.keep();
-                (
-                    None,
-                    Some(format!(
-                        "the recording cannot be written: {why}; its rows are in `{}`",
-                        journal.display()
-                    )),
-                )
+                let journal = rows.keep().display().to_string();
+                // One full disk is one warning: that rows were lost is said by this one too.
+                warnings.retain(|warning| !warning.contains(&journal));
+                warnings.push(format!(
+                    "the recording cannot be written: {why}; rows that could be are in `{journal}`"
+                ));
+                (None, warnings)
             }
         }
     }

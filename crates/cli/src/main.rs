@@ -29,10 +29,12 @@ fn main() -> std::process::ExitCode {
     std::process::ExitCode::from(command())
 }
 
+/// Signals whose action we change for ourselves, or the C library for its threads (32 and 33).
+const OURS: [i32; 4] = [libc::SIGPIPE, libc::SIGCHLD, 32, 33];
+
 /// Does what the arguments say; the exit status.
 fn command() -> u8 {
-    let ignored_at_start: Vec<i32> =
-        [libc::SIGPIPE, libc::SIGCHLD].into_iter().filter(|signal| sys::is_ignored(*signal)).collect();
+    let ignored_at_start: Vec<i32> = OURS.into_iter().filter(|signal| sys::is_ignored(*signal)).collect();
     fill_standard_streams();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -22,10 +22,10 @@ pub fn run(args: &RunArgs, ignored_at_start: &[i32]) -> Result<u8, Failure> {
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let (keeper, sinks) = Keeper::open(&args.record, Some(words))?;
     let done = wrap::run(&args.command, args.record.config(), sinks, ignored_at_start)?;
-    let (recording, warning) =
+    let (recording, warnings) =
         keeper.finish(&done.tracker, done.pid, |run| record::set_ending(run, done.ending));
     if !args.record.quiet {
-        show::summary(Some(done.ending), &done.tracker, warning.as_deref(), recording.as_deref());
+        show::summary(Some(done.ending), &done.tracker, &warnings, recording.as_deref());
     }
     Ok(match done.ending {
         Ending::Code(code) => u8::try_from(code & 0xff).unwrap_or(1),
@@ -36,12 +36,12 @@ pub fn run(args: &RunArgs, ignored_at_start: &[i32]) -> Result<u8, Failure> {
 /// Follows a process.
 pub fn attach(args: &AttachArgs) -> Result<u8, Failure> {
     let (keeper, sinks) = Keeper::open(&args.record, wrap::command_of(args.pid))?;
-    let tracker = wrap::attach(args.pid, args.record.config(), sinks)?;
-    let (recording, warning) = keeper.finish(&tracker, args.pid, |run| {
+    let tracker = wrap::attach(args.pid, args.record.config(), sinks).map_err(Failure::without_a_job)?;
+    let (recording, warnings) = keeper.finish(&tracker, args.pid, |run| {
         run.status = Some(if tracker.state() == State::Exited { Status::Ended } else { Status::Detached });
     });
     if !args.record.quiet {
-        show::summary(None, &tracker, warning.as_deref(), recording.as_deref());
+        show::summary(None, &tracker, &warnings, recording.as_deref());
     }
     Ok(0)
 }
@@ -55,14 +55,14 @@ pub fn process(args: &ProcessArgs) -> Result<u8, Failure> {
         ..Config::default()
     };
     let pid = args.pid.unwrap_or_else(std::os::unix::process::parent_id);
-    wrap::attach(pid, config, printer(&args.print, Table::Process)?)?;
+    wrap::attach(pid, config, printer(&args.print, Table::Process)?).map_err(Failure::without_a_job)?;
     Ok(0)
 }
 
 /// Prints rows of the machine.
 pub fn system(args: &SystemArgs) -> Result<u8, Failure> {
     let config = Config { track_processes: false, interval: args.print.interval, ..Config::default() };
-    wrap::watch_machine(config, printer(&args.print, Table::System)?)?;
+    wrap::watch_machine(config, printer(&args.print, Table::System)?).map_err(Failure::without_a_job)?;
     Ok(0)
 }
 

@@ -38,7 +38,7 @@ fn print_error(text: &str) {
 }
 
 /// How a run went, in a few lines on standard error.
-pub fn summary(ending: Option<Ending>, tracker: &Tracker, warning: Option<&str>, recording: Option<&Path>) {
+pub fn summary(ending: Option<Ending>, tracker: &Tracker, warnings: &[String], recording: Option<&Path>) {
     let (summary, cpu_source) = (tracker.summary(), tracker.cpu_source());
     let mut text = String::new();
     let ended = match ending {
@@ -86,7 +86,7 @@ pub fn summary(ending: Option<Ending>, tracker: &Tracker, warning: Option<&str>,
     if let Some(path) = recording {
         line("recording", path.display().to_string());
     }
-    for note in tracker.notes().iter().map(String::as_str).chain(warning) {
+    for note in warnings {
         let _ = writeln!(text, "resource-tracker: warning: {note}");
     }
     print_error(&text);

@@ -19,21 +19,55 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// CPUs in use up to `at_ns`, when `cpu_ns` had been spent in all.
+    /// CPUs in use up to now, when `cpu_ns` had been spent in all, as a reading said that began and ended `within`.
+    ///
+    /// The time counts from the beginning of one reading to the end of the other: whoever holds us up in between
+    /// must not make the job look busier than the machine can be.
     ///
     /// A counter that steps (a scheduler tick, 10 ms in `/proc/stat`) says nothing over a shorter time than
-    /// [`STEADY_NS`]: `None` until then. An `exact` one is good for any row.
-    pub fn add(&mut self, at_ns: u64, cpu_ns: u64, exact: bool) -> Option<f64> {
-        let wanted_ns = if exact { 1 } else { STEADY_NS };
-        while self.points.get(1).is_some_and(|(then_ns, _)| at_ns.saturating_sub(*then_ns) >= wanted_ns) {
+    /// [`STEADY_NS`]: `None` until then.
+    pub fn add(&mut self, within: Within, cpu_ns: u64, counter: Counter) -> Option<f64> {
+        let at_ns = within.end_ns;
+        // The youngest point that is old enough for a counter that steps, and all that are younger.
+        while self.points.get(1).is_some_and(|(then_ns, _)| at_ns.saturating_sub(*then_ns) >= STEADY_NS) {
             self.points.pop_front();
         }
-        let first = self.points.front().copied();
-        self.points.push_back((at_ns, cpu_ns));
-        let (then_ns, before_ns) = first?;
-        let elapsed_ns = at_ns.checked_sub(then_ns).filter(|elapsed| *elapsed >= wanted_ns)?;
+        let (oldest, last) = (self.points.front().copied(), self.points.back().copied());
+        self.points.push_back((within.begin_ns, cpu_ns));
+        let (then_ns, before_ns) = if counter == Counter::Exact { last? } else { oldest? };
+        // An oldest point that is younger than that is the very first one, where nothing was spent yet.
+        let enough_ns = if counter == Counter::Stepping { STEADY_NS } else { 1 };
+        let elapsed_ns = at_ns.checked_sub(then_ns).filter(|elapsed| *elapsed >= enough_ns)?;
         Some(ratio(cpu_ns.checked_sub(before_ns)?, elapsed_ns))
     }
+}
+
+/// When a counter was read, by the monotonic clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Within {
+    /// Not before this.
+    pub begin_ns: u64,
+    /// Not after this.
+    pub end_ns: u64,
+}
+
+impl Within {
+    /// A reading that took no time.
+    #[must_use]
+    pub const fn at(ns: u64) -> Self {
+        Self { begin_ns: ns, end_ns: ns }
+    }
+}
+
+/// How a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// To the nanosecond, at any moment.
+    Exact,
+    /// In steps.
+    Stepping,
+    /// In steps so far, and exact at its end.
+    ExactNow,
 }
 
 /// What a row needs beside the two snapshots.
@@ -252,12 +286,12 @@ mod tests {
     fn a_short_last_row_looks_back_where_the_counter_steps() {
         let ms = 1_000_000;
         let mut usage = Usage::default();
-        assert_eq!(usage.add(0, 0, false), None);
-        assert_eq!(usage.add(1000 * ms, 1000 * ms, false), Some(1.0));
+        assert_eq!(usage.add(Within::at(0), 0, Counter::Stepping), None);
+        assert_eq!(usage.add(Within::at(1000 * ms), 1000 * ms, Counter::Stepping), Some(1.0));
         // A tick of 10 ms falls into a row of 2 ms: 5 CPUs by the row alone.
-        let last = usage.add(1002 * ms, 1010 * ms, false).unwrap();
+        let last = usage.add(Within::at(1002 * ms), 1010 * ms, Counter::Stepping).unwrap();
         assert!((1.0..1.01).contains(&last), "{last}");
-        assert_eq!(Usage::default().add(0, 0, true), None);
+        assert_eq!(Usage::default().add(Within::at(0), 0, Counter::Exact), None);
     }
 
     proptest! {
@@ -268,7 +302,7 @@ mod tests {
             for tick in 0..500 {
                 let at_ms = tick * interval_ms;
                 let stepped_ms = at_ms / 10 * 10 * cpus;
-                if let Some(cores) = usage.add(at_ms * 1_000_000, stepped_ms * 1_000_000, false) {
+                if let Some(cores) = usage.add(Within::at(at_ms * 1_000_000), stepped_ms * 1_000_000, Counter::Stepping) {
                     prop_assert!(cores <= 1.1 * count(cpus) + 1e-9, "{cores} of {cpus}");
                 }
             }

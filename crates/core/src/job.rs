@@ -5,6 +5,7 @@
 
 use crate::config::Config;
 use crate::counter::TreeCounter;
+use crate::diff::Within;
 use crate::error::SourceError;
 use crate::ledger::{Account, Ledger, Reaped, Totals};
 use crate::memory::Memory;
@@ -153,14 +154,14 @@ impl Job {
     /// counts anything twice, so the larger is nearer to the truth.
     fn cpu_time(&mut self, root: &Root) -> CpuTime {
         let seen_ns = self.ledger.totals().cpu_ns.saturating_sub(self.seen_before_ns);
-        let at_ns = Moment::now().monotonic_ns;
+        let begin_ns = Moment::now().monotonic_ns;
         let counted_ns = self.counter.as_ref().and_then(|counter| counter.read_ns(root));
         let counted_ns = counted_ns.map(|ns| ns.saturating_sub(self.counted_before_ns));
         self.spent_ns = self.spent_ns.max(seen_ns).max(counted_ns.unwrap_or(0));
         let is_continuous = self.counter.as_ref().is_some_and(TreeCounter::is_continuous);
         CpuTime {
             spent_ns: self.spent_ns,
-            at_ns,
+            within: Within { begin_ns, end_ns: Moment::now().monotonic_ns },
             steps: !is_continuous || counted_ns != Some(self.spent_ns),
             seen_ns,
             is_counted: counted_ns.is_some(),
@@ -214,9 +215,9 @@ impl Job {
         let ticks_ns = |ticks: u64| ticks.saturating_mul(self.ns_per_tick);
         let clock_ns = root.process_cpu_ns(member.pid);
         let known = self.ledger.account(member.pid, stat.start_ticks);
-        if let (None, Some(known), false) = (clock_ns, known, root.is_recorded()) {
-            // It ended while we looked: what it has handed on by now shows at the next look only.
-            return *known;
+        let has_ended = member.is_leaving || (clock_ns.is_none() && !root.is_recorded());
+        if let Some(known) = known.filter(|_| has_ended) {
+            return Account { is_leaving: true, ..*known };
         }
         let mut own_ns =
             clock_ns.unwrap_or_else(|| ticks_ns(stat.utime_ticks.saturating_add(stat.stime_ticks)));
@@ -249,6 +250,7 @@ impl Job {
                 system_ticks: waited_system,
                 ..storage
             },
+            is_leaving: false,
         }
     }
 

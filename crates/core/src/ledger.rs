@@ -62,6 +62,8 @@ pub struct Account {
     pub spent: Totals,
     /// What it received from children, as far as the kernel tells the two apart; else the same as `spent`.
     pub received: Totals,
+    /// It ended while we looked, and `spent` is of an earlier look: its parent may have received it already.
+    pub is_leaving: bool,
 }
 
 /// A child of ours that ended: its last account.
@@ -85,8 +87,62 @@ pub struct Ledger {
 }
 
 /// A tick of user and one of system time may be cut off a received amount.
-const ROUNDING_NS: u64 = 20_000_000;
-const ROUNDING_TICKS: u64 = 1;
+const ROUNDING: Totals = Totals {
+    cpu_ns: 20_000_000,
+    user_ticks: 1,
+    system_ticks: 1,
+    read_bytes: 0,
+    write_bytes: 0,
+    major_faults: 0,
+};
+
+/// The two sides of a settlement, and who inherits.
+struct Books<'b> {
+    before: &'b [Account],
+    now: &'b [Account],
+    reaped: &'b [Reaped],
+}
+
+impl Books<'_> {
+    fn find(accounts: &[Account], pid: u32) -> Option<&Account> {
+        accounts.get(accounts.binary_search_by_key(&pid, |account| account.pid).ok()?)
+    }
+
+    fn is_there(&self, account: &Account) -> bool {
+        Self::find(self.now, account.pid).is_some_and(|found| found.start_ticks == account.start_ticks)
+    }
+
+    /// The nearest ancestor that is still there or that we reaped; `None` where there is nobody we can ask.
+    fn heir(&self, ended: &Account) -> Option<u32> {
+        let mut heir = *ended;
+        loop {
+            if self.reaped.iter().any(|child| child.pid == heir.pid) {
+                return Some(heir.pid);
+            }
+            let parent = Self::find(self.before, heir.ppid).filter(|parent| parent.pid != heir.pid)?;
+            if self.is_there(parent) {
+                return Some(parent.pid);
+            }
+            // A parent is older than its child; the check keeps a forged tree from leading us in a circle.
+            if parent.start_ticks > heir.start_ticks || parent.ppid == heir.pid {
+                return None;
+            }
+            heir = *parent;
+        }
+    }
+
+    /// What an heir got in this interval.
+    fn received_by(&self, heir: Option<u32>) -> Totals {
+        let Some(heir) = heir else { return Totals::default() };
+        if let Some(child) = self.reaped.iter().find(|child| child.pid == heir) {
+            return child.spent;
+        }
+        match (Self::find(self.before, heir), Self::find(self.now, heir)) {
+            (Some(then), Some(now)) => now.received.missing_from(then.received),
+            _ => Totals::default(),
+        }
+    }
+}
 
 impl Ledger {
     /// Closes the books of one interval. `now` is in ascending order of pid.
@@ -95,49 +151,34 @@ impl Ledger {
         for child in reaped {
             self.kept = self.kept.add(child.spent);
         }
-        let find =
-            |accounts: &[Account], pid: u32| accounts.binary_search_by_key(&pid, |account| account.pid).ok();
-        let is_there = |account: &Account| {
-            find(now, account.pid)
-                .and_then(|at| now.get(at))
-                .is_some_and(|found| found.start_ticks == account.start_ticks)
-        };
-        // What each heir must have received, by pid of the heir; 0 stands for nobody that we can ask.
-        let mut expected: Vec<(u32, Totals)> = Vec::new();
-        for ended in before.iter().filter(|account| !is_there(account)) {
-            let mut heir = *ended;
-            let heir = loop {
-                if reaped.iter().any(|child| child.pid == heir.pid) {
-                    break heir.pid;
-                }
-                match find(&before, heir.ppid).and_then(|at| before.get(at)) {
-                    Some(parent) if is_there(parent) => break parent.pid,
-                    // A cycle cannot be: a parent is older than its child. The check keeps a forged tree from hanging us.
-                    Some(parent) if parent.start_ticks <= heir.start_ticks && parent.pid != heir.pid => {
-                        heir = *parent
-                    }
-                    _ => break 0,
-                }
-            };
-            match expected.iter_mut().find(|(pid, _)| *pid == heir) {
+        let books = Books { before: &before, now, reaped };
+        let mut wills: Vec<(Option<u32>, Totals)> = Vec::new();
+        for ended in before.iter().filter(|account| !books.is_there(account)) {
+            let heir = books.heir(ended);
+            match wills.iter_mut().find(|(other, _)| *other == heir) {
                 Some((_, sum)) => *sum = sum.add(ended.spent),
-                None => expected.push((heir, ended.spent)),
+                None => wills.push((heir, ended.spent)),
             }
         }
-        for (heir, expected) in expected {
-            let received = match reaped.iter().find(|child| child.pid == heir) {
-                Some(child) => child.spent,
-                None => match (find(&before, heir), find(now, heir)) {
-                    (Some(then), Some(at)) => match (before.get(then), now.get(at)) {
-                        (Some(then), Some(at)) => at.received.missing_from(then.received),
-                        _ => Totals::default(),
-                    },
-                    _ => Totals::default(),
-                },
-            };
-            let missing = beyond_rounding(expected.missing_from(received));
+        for (heir, bequeathed) in &wills {
+            let missing = beyond_rounding(bequeathed.missing_from(books.received_by(*heir)));
             self.unseen_ends = self.unseen_ends.saturating_add(missing.cpu_ns);
             self.kept = self.kept.add(missing);
+        }
+        for leaving in self.accounts.iter_mut().filter(|account| account.is_leaving) {
+            let heir = books.heir(leaving);
+            let at = wills.iter().position(|(other, _)| *other == heir);
+            let at = at.unwrap_or_else(|| {
+                wills.push((heir, Totals::default()));
+                wills.len() - 1
+            });
+            let Some((_, explained)) = wills.get_mut(at) else { continue };
+            // What the heir received beyond what others left it: where that covers an amount, it was handed on.
+            let spare = books.received_by(heir).missing_from(*explained).add(ROUNDING);
+            let handed_on =
+                leaving.spent.zip(spare, |amount, spare| if amount <= spare { amount } else { 0 });
+            *explained = explained.add(handed_on);
+            leaving.spent = leaving.spent.missing_from(handed_on);
         }
         let totals = self.accounts.iter().fold(self.kept, |sum, account| sum.add(account.spent));
         self.highest = self.highest.zip(totals, u64::max);
@@ -165,13 +206,7 @@ impl Ledger {
 
 /// Times are received in whole ticks: less than that is not missing, it was rounded away.
 fn beyond_rounding(missing: Totals) -> Totals {
-    let over = |amount: u64, rounding: u64| if amount > rounding { amount } else { 0 };
-    Totals {
-        cpu_ns: over(missing.cpu_ns, ROUNDING_NS),
-        user_ticks: over(missing.user_ticks, ROUNDING_TICKS),
-        system_ticks: over(missing.system_ticks, ROUNDING_TICKS),
-        ..missing
-    }
+    missing.zip(ROUNDING, |amount, rounding| if amount > rounding { amount } else { 0 })
 }
 
 #[cfg(test)]
@@ -189,6 +224,7 @@ mod tests {
             start_ticks: u64::from(pid),
             spent: cpu(own_s + received_s),
             received: cpu(received_s),
+            is_leaving: false,
         }
     }
 
@@ -229,6 +265,19 @@ mod tests {
         let spent = Totals { cpu_ns: 4 * SECOND, ..Totals::default() };
         ledger.settle(&[account(10, 1, 1, 0)], &[Reaped { pid: 12, spent }]);
         assert_eq!((seconds(&ledger), ledger.unreceived_cpu_ns()), (5, 0));
+    }
+
+    #[test]
+    fn a_child_that_ends_while_we_look_is_counted_once_whether_its_parent_was_read_before_or_after() {
+        for parent_received_s in [0, 5] {
+            let mut ledger = Ledger::default();
+            ledger.settle(&[account(10, 1, 1, 0), account(11, 10, 5, 0)], &[]);
+            let leaving = Account { is_leaving: true, ..account(11, 10, 5, 0) };
+            ledger.settle(&[account(10, 1, 1, parent_received_s), leaving], &[]);
+            assert_eq!(seconds(&ledger), 6, "parent had received {parent_received_s} s");
+            ledger.settle(&[account(10, 1, 1, 5)], &[]);
+            assert_eq!((seconds(&ledger), ledger.unreceived_cpu_ns()), (6, 0));
+        }
     }
 
     #[test]

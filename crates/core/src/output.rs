@@ -33,15 +33,13 @@ impl Output {
     /// # Errors
     /// What the file system says.
     pub fn open(path: &Path) -> io::Result<Self> {
-        if path == Path::new("-") {
-            let file = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
-            return Ok(Self { file: file.into(), place: Place::Direct });
+        let own = if path == Path::new("-") { Some(1) } else { own_descriptor(path) };
+        if let Some(own) = own {
+            return Ok(Self { file: duplicate(own)?, place: Place::Direct });
         }
         let path = &follow_links(path)?;
         match fs::metadata(path) {
-            Ok(found) if !found.is_file() || is_a_descriptor(path) => {
-                Self::open_direct(path, found.file_type().is_fifo())
-            }
+            Ok(found) if !found.is_file() => Self::open_direct(path, found.file_type().is_fifo()),
             Ok(found) => {
                 // A file that we may not write stays, even where its folder would let us replace it.
                 OpenOptions::new().write(true).open(path)?;
@@ -135,24 +133,39 @@ impl Drop for Output {
 /// # Errors
 /// What the file system says.
 pub fn open_stream(path: &Path) -> io::Result<File> {
-    let found = fs::metadata(path).ok();
-    let mut options = OpenOptions::new();
-    if found.is_some_and(|found| found.file_type().is_fifo()) {
-        return options.read(true).write(true).open(path);
+    if let Some(own) = own_descriptor(path) {
+        return duplicate(own);
     }
-    options.append(is_a_descriptor(path)).write(true).create(true).truncate(!is_a_descriptor(path)).open(path)
+    let mut options = OpenOptions::new();
+    match fs::metadata(path) {
+        Ok(found) if found.file_type().is_fifo() => options.read(true).write(true).open(path),
+        _ => options.write(true).create(true).truncate(true).open(path),
+    }
 }
 
-/// `/dev/stdout` and its like are descriptors of ours, whatever file stands behind them.
-fn is_a_descriptor(path: &Path) -> bool {
-    ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"].iter().any(|known| path.starts_with(known))
+/// `/dev/stdout` and its like are descriptors of ours, whatever file stands behind them: opened anew, that file would
+/// be written from its start, over what the job wrote.
+fn own_descriptor(path: &Path) -> Option<i32> {
+    match path.to_str()? {
+        "/dev/stdout" => Some(1),
+        "/dev/stderr" => Some(2),
+        path => {
+            let number =
+                ["/dev/fd/", "/proc/self/fd/"].iter().find_map(|folder| path.strip_prefix(folder))?;
+            number.parse().ok()
+        }
+    }
+}
+
+fn duplicate(descriptor: i32) -> io::Result<File> {
+    crate::sys::duplicate(descriptor).map(File::from)
 }
 
 /// The file that a chain of links leads to, which need not exist.
 fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
-        if is_a_descriptor(&path) || !fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+        if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
             return Ok(path);
         }
         let target = fs::read_link(&path)?;

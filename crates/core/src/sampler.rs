@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::config::{Config, CpuSource};
 use crate::counter::{self, TreeCounter};
-use crate::diff::{self, Rates, Usage};
+use crate::diff::{self, Counter, Rates, Usage, Within};
 use crate::error::SourceError;
 use crate::grid::{Grid, Tick};
 use crate::job::{Job, Sampler as Place};
@@ -87,6 +87,7 @@ pub(crate) struct Engine {
     /// Orphans that ended since the last look.
     reaped: Vec<Reaped>,
     peek_ns: u64,
+    rows: u64,
 }
 
 impl Engine {
@@ -111,6 +112,7 @@ impl Engine {
             buffer: Vec::new(),
             reaped: Vec::new(),
             peek_ns: FIRST_PEEK_NS,
+            rows: 0,
         };
         let at = Moment::now();
         engine.machine.read(at, &mut engine.before);
@@ -118,7 +120,7 @@ impl Engine {
             Target::Running(pid) => engine.follow_running(pid, progress)?,
             // A job that has not started has spent nothing.
             Target::Future => {
-                let cpu = CpuTime { at_ns: at.monotonic_ns, ..CpuTime::default() };
+                let cpu = CpuTime { within: Within::at(at.monotonic_ns), ..CpuTime::default() };
                 engine.before.job = Some(JobReading { cpu, ..JobReading::default() });
             }
             Target::None => {}
@@ -229,6 +231,7 @@ impl Engine {
             missed_ticks,
             has_unread_gpu: self.machine.has_unread_gpu(),
         };
+        self.rows += 1;
         let row = diff::row(&self.before, &self.after, rates);
         std::mem::swap(&mut self.before, &mut self.after);
         if self.before.job.is_none() {
@@ -242,16 +245,20 @@ impl Engine {
     fn add_usage_points(&mut self, is_end: bool) -> (Option<f64>, Option<f64>) {
         let snapshot = if self.after.at == Moment::default() { &self.before } else { &self.after };
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        let at_ns = snapshot.at.monotonic_ns;
+        let at = Within::at(snapshot.at.monotonic_ns);
         let system = snapshot.cpu.and_then(|cpu| {
             let ticks = cpu.user_ticks.saturating_add(cpu.nice_ticks).saturating_add(cpu.system_ticks);
-            self.system_usage.add(at_ns, ticks.saturating_mul(tick_ns), false)
+            self.system_usage.add(at, ticks.saturating_mul(tick_ns), Counter::Stepping)
         });
         let was_stepping = self.before.job.is_none_or(|job| job.cpu.steps);
         let process = snapshot.job.and_then(|job| {
-            // The account of a job that has ended is exact, and so is that of one that has not started.
-            let is_exact = is_end || (!job.cpu.steps && !was_stepping);
-            self.process_usage.add(job.cpu.at_ns, job.cpu.spent_ns, is_exact)
+            let counter = match job.cpu.steps || was_stepping {
+                false => Counter::Exact,
+                // The account of a job that has ended is exact.
+                true if is_end => Counter::ExactNow,
+                true => Counter::Stepping,
+            };
+            self.process_usage.add(job.cpu.within, job.cpu.spent_ns, counter)
         });
         (process, system)
     }
@@ -286,8 +293,14 @@ pub(crate) fn run(
     let mut last: Option<u64> = None;
     let mut peek_at_ns = start.monotonic_ns + engine.peek_ns;
     loop {
-        let tick = grid.next(last, Moment::now().monotonic_ns);
-        let wake = wait(progress, watched.as_ref(), next_wake_ns(&engine, &tick, last, peek_at_ns));
+        let now_ns = Moment::now().monotonic_ns;
+        let mut tick = grid.next(last, now_ns);
+        if target == Target::Future && engine.job.is_none() && engine.config.track_processes {
+            // Grid lines before the job starts have no row, and are not missed.
+            last = tick.number.checked_sub(1);
+            tick.at_ns = u64::MAX;
+        }
+        let wake = wait(progress, watched.as_ref(), next_wake_ns(&engine, &tick, peek_at_ns));
         for order in progress.take_orders() {
             match order {
                 Order::Adopt { pid, counter } => engine.adopt(pid, counter, progress),
@@ -324,8 +337,9 @@ pub(crate) fn run(
 }
 
 /// The tick, or a look before it: in the first interval soon and then ever more rarely, later only now and then.
-fn next_wake_ns(engine: &Engine, tick: &Tick, last: Option<u64>, peek_at_ns: u64) -> u64 {
-    let may_peek = engine.job.is_some() && (last.is_none() || engine.interval_ns() > PEEK_AT_LEAST_EVERY_NS);
+fn next_wake_ns(engine: &Engine, tick: &Tick, peek_at_ns: u64) -> u64 {
+    let may_peek =
+        engine.job.is_some() && (engine.rows == 0 || engine.interval_ns() > PEEK_AT_LEAST_EVERY_NS);
     if may_peek { tick.at_ns.min(peek_at_ns) } else { tick.at_ns }
 }
 

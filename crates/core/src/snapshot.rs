@@ -3,6 +3,7 @@
 //! In:  filled by every `Source` in turn. Out: two of them make a row (`diff`).
 //! A field is `None` where its source gave nothing; its failure stands beside it.
 
+use crate::diff::Within;
 use crate::error::SourceError;
 use crate::source::procfs::{Meminfo, Stat};
 
@@ -66,8 +67,8 @@ pub struct Pressure {
 pub struct CpuTime {
     /// By the inherited counter or the job's cgroup, or what was seen where that is more; never falls.
     pub spent_ns: u64,
-    /// When it was read, by the monotonic clock.
-    pub at_ns: u64,
+    /// When it was read.
+    pub within: Within,
     /// It steps with scheduler ticks, so that over a few milliseconds it says nothing.
     pub steps: bool,
     /// CPU time of processes that we saw, waited-for ones included; never falls.

@@ -242,26 +242,58 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     Some(Arrived { signal: info.ssi_signo.cast_signed(), from_kernel: info.ssi_code == libc::SI_KERNEL })
 }
 
+/// A signal's action as the kernel keeps it. The C library's own calls refuse the two signals that it uses itself,
+/// and those too may have been ignored by whoever started us.
+#[repr(C)]
+#[derive(Default)]
+struct Action {
+    handler: usize,
+    flags: libc::c_ulong,
+    restorer: usize,
+    mask: [u64; 2],
+}
+
+/// The size of the kernel's signal set in bytes.
+const SIGNAL_SET_BYTES: usize = 8;
+
 /// Whether a signal is ignored in this process.
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: with no new action this only reads the old one into our memory.
-    let failed = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } != 0;
-    // SAFETY: zeroed above, filled by the kernel on success; all zeroes is a valid sigaction.
-    !failed && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+    let mut action = Action::default();
+    let none = std::ptr::null::<Action>();
+    // SAFETY: with no new action this only reads the old one into our memory, which is large enough for it.
+    let failed =
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, none, &raw mut action, SIGNAL_SET_BYTES) }
+            != 0;
+    !failed && action.handler == libc::SIG_IGN
 }
 
 /// Ignores a signal in this process.
 pub fn ignore(signal: i32) {
+    let action = Action { handler: libc::SIG_IGN, ..Action::default() };
+    let none = std::ptr::null_mut::<Action>();
     // SAFETY: SIG_IGN is a valid disposition for every signal; where it is not allowed the call fails.
-    unsafe { libc::signal(signal, libc::SIG_IGN) };
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, none, SIGNAL_SET_BYTES) };
 }
 
 /// Gives a signal its default action in this process.
 pub fn reset(signal: i32) {
     // SAFETY: SIG_DFL is a valid disposition for every signal; where it is not allowed the call fails.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
+/// Another descriptor of the same open file, above the standard ones and closed on exec.
+///
+/// # Errors
+/// What the kernel says: there may be no such descriptor.
+pub fn duplicate(descriptor: i32) -> io::Result<OwnedFd> {
+    // SAFETY: takes integers by value; a number that is no descriptor is refused.
+    let fd = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so this descriptor is open and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Starts a command with the signal mask that we were given, with `ignored` signals ignored, in the given cgroup.

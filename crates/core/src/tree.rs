@@ -20,6 +20,8 @@ pub struct Member {
     pub pid: u32,
     /// What `stat` said.
     pub stat: PidStat,
+    /// It ended while we looked: its parent, read a moment before or after, may have received its account or not.
+    pub is_leaving: bool,
 }
 
 /// The job's processes, followed from tick to tick.
@@ -91,33 +93,51 @@ impl Tree {
         if self.may_have_come_round(forks) {
             self.known.clear();
         }
-        self.members.reserve(before.len());
         let mut strangers = Vec::new();
+        for (pid, was_member) in self.whom_to_ask(&before, pids) {
+            if pid == self.root_pid {
+                let found = self.look_at_root(root)?;
+                self.members.extend(found);
+                continue;
+            }
+            match (self.look_at(root, pid), was_member) {
+                (Some(stat), Some(then)) if then.stat.start_ticks == stat.start_ticks => {
+                    self.members.push(Member { pid, stat, is_leaving: stat.is_dead() });
+                }
+                (Some(stat), _) => strangers.push(Member { pid, stat, is_leaving: false }),
+                (None, Some(then)) => self.members.push(Member { is_leaving: true, ..then }),
+                (None, None) => {}
+            }
+        }
+        self.members.sort_unstable_by_key(|member| member.pid);
+        self.admit(&before, strangers);
+        self.known.clear();
+        self.known.extend_from_slice(pids);
+        Ok(())
+    }
+
+    /// Members and processes not met before, parents before their children: what a parent has received from a child
+    /// must be read before the child itself, or a child that ends in between is counted in both.
+    fn whom_to_ask(&mut self, before: &[Member], pids: &[u32]) -> Vec<(u32, Option<Member>)> {
         let mut known = std::mem::take(&mut self.known).into_iter().peekable();
         let mut old = before.iter().copied().peekable();
+        let mut asked = Vec::with_capacity(before.len() + 8);
         for pid in pids.iter().copied() {
             while known.next_if(|other| *other < pid).is_some() {}
             while old.next_if(|member| member.pid < pid).is_some() {}
             let was_known = known.next_if_eq(&pid).is_some();
             let was_member = old.next_if(|member| member.pid == pid);
-            if pid == self.root_pid {
-                let found = self.look_at_root(root)?;
-                self.members.extend(found);
-            } else if was_member.is_some() || !was_known {
-                let Some(stat) = self.look_at(root, pid) else {
-                    // It ended after the list was made. Its parent may have been read before that, so what the parent
-                    // received from it shows at the next look only: it stays a member until then.
-                    self.members.extend(was_member);
-                    continue;
-                };
-                let is_same = was_member.is_some_and(|member| member.stat.start_ticks == stat.start_ticks);
-                if is_same { &mut self.members } else { &mut strangers }.push(Member { pid, stat });
+            if was_member.is_some() || !was_known || pid == self.root_pid {
+                asked.push((pid, was_member));
             }
         }
-        self.admit(&before, strangers);
-        self.known.clear();
-        self.known.extend_from_slice(pids);
-        Ok(())
+        // By age; numbers mostly stand in that order already.
+        let age =
+            |(_, member): &(u32, Option<Member>)| member.map_or(u64::MAX, |member| member.stat.start_ticks);
+        if !asked.is_sorted_by_key(age) {
+            asked.sort_by_key(age);
+        }
+        asked
     }
 
     /// Takes in those strangers whose parent is a member, was one, or is us; parents may stand behind children.
@@ -161,7 +181,11 @@ impl Tree {
         let stat = parse_pid_stat(text)
             .map_err(|source| SourceError::Parse { path: path.as_str().into(), source })?;
         let start_ticks = *self.root_start_ticks.get_or_insert(stat.start_ticks);
-        Ok((start_ticks == stat.start_ticks).then_some(Member { pid: self.root_pid, stat }))
+        Ok((start_ticks == stat.start_ticks).then_some(Member {
+            pid: self.root_pid,
+            stat,
+            is_leaving: false,
+        }))
     }
 }
 

@@ -136,7 +136,7 @@ pub struct Done {
 
 /// Runs `command` under a tracker until it ends.
 ///
-/// `ignored_at_start` are the signals among `SIGPIPE` and `SIGCHLD` that were ignored when this program started.
+/// `ignored_at_start` are signals that were ignored when this program started, and are not any more.
 ///
 /// # Errors
 /// [`WrapError`] where the command does not run; once it runs, nothing of ours ends it.

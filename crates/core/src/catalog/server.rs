@@ -287,10 +287,10 @@ mod tests {
         })));
         let names: Vec<&str> = server.fields().map(|(name, _)| name).collect();
         assert_eq!(names[..FIELDS.len()], *FIELDS);
-        assert_eq!(names[FIELDS.len()..], ["a_new_field", "zeta"]);
+        assert_eq!(names[FIELDS.len()..], ["zeta", "a_new_field"]);
         let text = serde_json::to_string(&server).unwrap();
         assert!(text.starts_with(r#"{"vendor_id":"aws","server_id":null,"name":null,"#), "{text}");
-        assert!(text.ends_with(r#""price_region":null,"a_new_field":{"deep":[1,2]},"zeta":1}"#), "{text}");
+        assert!(text.ends_with(r#""price_region":null,"zeta":1,"a_new_field":{"deep":[1,2]}}"#), "{text}");
     }
 
     #[test]

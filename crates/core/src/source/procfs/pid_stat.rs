@@ -35,10 +35,16 @@ pub struct PidStat {
 }
 
 impl PidStat {
-    /// Ended, and not waited for yet.
+    /// Ended, and not waited for yet or just now.
     #[must_use]
     pub const fn is_zombie(&self) -> bool {
-        matches!(self.state, b'Z' | b'X' | b'x')
+        matches!(self.state, b'Z') || self.is_dead()
+    }
+
+    /// Being reaped at this moment.
+    #[must_use]
+    pub const fn is_dead(&self) -> bool {
+        matches!(self.state, b'X' | b'x')
     }
 }
 

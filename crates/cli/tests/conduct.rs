@@ -1,0 +1,455 @@
+//! Rules of conduct towards the job: its exit status, signals, terminal, streams and environment are as without us.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::{BufReader, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::{BIN, NOBODY, as_user, open_folder, python, text, tracker};
+
+fn run(home: &Path, options: &[&str], command: &[&str]) -> Output {
+    tracker(home).arg("run").args(options).arg("--").args(command).output().unwrap()
+}
+
+fn kill(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn lines_of(child: &mut Child) -> BufReader<ChildStdout> {
+    BufReader::new(child.stdout.take().unwrap())
+}
+
+fn next_line(lines: &mut impl std::io::BufRead) -> String {
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+/// A snapshot file as JSON.
+fn load(path: &Path) -> serde_json::Value {
+    let mut json = String::new();
+    flate2::read::GzDecoder::new(File::open(path).unwrap()).read_to_string(&mut json).unwrap();
+    serde_json::from_str(&json).unwrap()
+}
+
+/// Says `ready`, then each signal that it gets with its count; ends with SIGUSR2.
+const COUNTER: &str = "
+import signal, sys
+counts = {}
+def count(number, _frame):
+    counts[number] = counts.get(number, 0) + 1
+    print(signal.Signals(number).name, counts[number], flush=True)
+    if number == signal.SIGUSR2:
+        sys.exit(0)
+for name in ['TERM', 'INT', 'HUP', 'USR1', 'USR2']:
+    signal.signal(getattr(signal, 'SIG' + name), count)
+print('ready', flush=True)
+while True:
+    signal.pause()
+";
+
+#[test]
+fn the_exit_status_is_the_jobs() {
+    let home = open_folder();
+    let plain = home.path().join("plain");
+    fs::write(&plain, "#!/bin/sh\n").unwrap();
+    let code = |command: &[&str]| run(home.path(), &["-q", "--no-save"], command).status.code();
+    assert_eq!(code(&["sh", "-c", "exit 7"]), Some(7));
+    assert_eq!(code(&["true"]), Some(0));
+    assert_eq!(code(&["sh", "-c", "kill -TERM $$"]), Some(128 + 15));
+    assert_eq!(code(&["sh", "-c", "kill -SEGV $$"]), Some(128 + 11));
+    assert_eq!(code(&["no-such-command-anywhere"]), Some(127));
+    assert_eq!(code(&[plain.to_str().unwrap()]), Some(126), "not executable");
+    assert_eq!(code(&["/"]), Some(126), "a folder");
+}
+
+#[test]
+fn signals_that_are_sent_to_us_reach_the_job_once_each() {
+    let home = open_folder();
+    let mut child = tracker(home.path())
+        .args(["run", "-q", "--no-save", "--", &python(), "-c", COUNTER])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = lines_of(&mut child);
+    assert_eq!(next_line(&mut lines), "ready");
+    for (signal, name) in [
+        (Signal::TERM, "SIGTERM"),
+        (Signal::INT, "SIGINT"),
+        (Signal::HUP, "SIGHUP"),
+        (Signal::USR1, "SIGUSR1"),
+    ] {
+        kill(&child, signal);
+        assert_eq!(next_line(&mut lines), format!("{name} 1"));
+    }
+    kill(&child, Signal::USR2);
+    // Anything that had come twice would stand before this line.
+    assert_eq!(next_line(&mut lines), "SIGUSR2 1");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// A pseudo-terminal with the command's session on it.
+struct Terminal {
+    master: File,
+    child: Child,
+    seen: String,
+}
+
+impl Terminal {
+    fn start(home: &Path, command: &[&str]) -> Self {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let master: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let slave = || File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let mut session = Command::new("setsid");
+        session
+            .args(["--ctty", "--wait"])
+            .args(command)
+            .env("HOME", home)
+            .env("XDG_DATA_HOME", home.join("data"));
+        let child = session.stdin(slave()).stdout(slave()).stderr(slave()).spawn().unwrap();
+        Self { master: File::from(master), child, seen: String::new() }
+    }
+
+    /// Reads until `wanted` has come; what stood before it is kept in `seen`.
+    fn wait_for(&mut self, wanted: &str) {
+        let mut bytes = [0; 4096];
+        while !self.seen.contains(wanted) {
+            // A terminal whose other side is closed answers with an error.
+            let Ok(length @ 1..) = self.master.read(&mut bytes) else {
+                panic!("no {wanted:?} in {:?}", self.seen)
+            };
+            self.seen.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        }
+    }
+
+    fn type_in(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn end(&mut self) -> Option<i32> {
+        let status = self.child.wait().unwrap();
+        let mut rest = Vec::new();
+        let _ = self.master.read_to_end(&mut rest);
+        self.seen.push_str(&String::from_utf8_lossy(&rest));
+        status.code()
+    }
+}
+
+#[test]
+fn one_key_on_the_terminal_is_one_signal() {
+    let home = open_folder();
+    let mut terminal =
+        Terminal::start(home.path(), &[BIN, "run", "-q", "--no-save", "--", &python(), "-c", COUNTER]);
+    terminal.wait_for("ready");
+    terminal.type_in("\x03");
+    terminal.wait_for("SIGINT 1");
+    kill_process(Pid::from_raw(job_below(&terminal.child)).unwrap(), Signal::USR2).unwrap();
+    assert_eq!(terminal.end(), Some(0));
+    assert!(!terminal.seen.contains("SIGINT 2"), "{}", terminal.seen);
+}
+
+/// The job: the child of the tracker, which `setsid` has become.
+fn job_below(tracker: &Child) -> i32 {
+    let pid = tracker.id();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_interrupt_from_the_terminal_gives_130_and_a_recording() {
+    let home = open_folder();
+    let file = home.path().join("run.json.gz");
+    let words = [BIN, "run", "-o", file.to_str().unwrap(), "--", "sh", "-c", "echo ready; exec sleep 60"];
+    let mut terminal = Terminal::start(home.path(), &words);
+    terminal.wait_for("ready");
+    terminal.type_in("\x03");
+    assert_eq!(terminal.end(), Some(130), "{}", terminal.seen);
+    let recording = load(&file);
+    assert_eq!((&recording["run"]["signal"], &recording["run"]["status"]), (&2.into(), &"killed".into()));
+    assert_eq!(recording["process_metrics"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_job_that_reads_from_and_writes_to_a_terminal_works_as_without_us() {
+    let home = open_folder();
+    let job = "import sys
+for step in range(3): print(f'\\r{step} of 3', end='', flush=True)
+print('', sys.stdin.isatty(), sys.stdout.isatty(), sys.stderr.isatty())
+print('hello', input('name? '))";
+    let mut screens = Vec::new();
+    for wrapper in [&[][..], &[BIN, "run", "-q", "--no-save", "--"]] {
+        let mut terminal = Terminal::start(home.path(), &[wrapper, &[&python(), "-c", job]].concat());
+        terminal.wait_for("name? ");
+        terminal.type_in("me\n");
+        terminal.wait_for("hello me");
+        assert_eq!(terminal.end(), Some(0));
+        screens.push(terminal.seen);
+    }
+    assert_eq!(screens[0], screens[1]);
+    assert!(screens[0].contains("2 of 3 True True True"), "{}", screens[0]);
+}
+
+#[test]
+fn what_was_ignored_stays_ignored_for_us_and_for_the_job() {
+    let home = open_folder();
+    let mut child = Command::new("nohup")
+        .args([BIN, "run", "-q", "--no-save", "--", "sh", "-c", "echo ready; read line; echo still here"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .env("HOME", home.path())
+        .spawn()
+        .unwrap();
+    let mut lines = lines_of(&mut child);
+    assert_eq!(next_line(&mut lines), "ready");
+    kill(&child, Signal::HUP);
+    child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    assert_eq!(next_line(&mut lines), "still here");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_job_starts_with_the_signals_streams_and_environment_that_we_were_given() {
+    let home = open_folder();
+    let look = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; ls -l /proc/self/fd | awk '{print $9, $10, $11}' | grep -v '/proc/\\|pipe'; env; pwd; ps -o pgid= -p $$";
+    for setting in ["", "trap '' PIPE CHLD USR1;", "exec <&-;", "exec 0<&- 2>&-;"] {
+        let shell = |wrapper: &str| {
+            let script = format!("{setting} {wrapper} sh -c \"$1\"");
+            let mut command = Command::new("setsid");
+            command
+                .args(["--wait", "sh", "-c", &script, "sh", look])
+                .current_dir(home.path())
+                .env("HOME", home.path());
+            let output = command.output().unwrap();
+            // The shells' own process group differs from one run to the next.
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let (body, group) =
+                text.trim_end().rsplit_once('\n').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+            (body, group.trim().is_empty())
+        };
+        let bare = shell("");
+        assert!(bare.0.contains("SigIgn") && bare.0.contains("HOME="), "{}", bare.0);
+        assert_eq!(shell(&format!("{BIN} run -q --no-save --")), bare, "{setting}");
+    }
+}
+
+#[test]
+fn the_job_is_in_our_process_group_and_lives_on_when_we_are_killed() {
+    let home = open_folder();
+    let mut child = tracker(home.path())
+        .args([
+            "run",
+            "-q",
+            "--no-save",
+            "--",
+            "sh",
+            "-c",
+            "echo $$ $(ps -o pgid= -p $$) $(ps -o pgid= -p $PPID); read line; echo alive",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = lines_of(&mut child);
+    let line = next_line(&mut lines);
+    let numbers: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(numbers[1], numbers[2], "{line}");
+    child.kill().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    child.wait().unwrap();
+    stdin.write_all(b"x\n").unwrap();
+    assert_eq!(next_line(&mut lines), "alive");
+}
+
+#[test]
+fn output_of_the_job_is_passed_byte_for_byte_because_it_is_never_touched() {
+    let home = open_folder();
+    let bytes: Vec<u8> = (0..=255).cycle().take(1 << 22).collect();
+    let file = home.path().join("bytes");
+    fs::write(&file, &bytes).unwrap();
+    let output = tracker(home.path())
+        .args(["run", "-q", "--no-save", "--", "cat"])
+        .stdin(File::open(&file).unwrap())
+        .output()
+        .unwrap();
+    assert!(output.stdout == bytes && output.stderr.is_empty());
+}
+
+#[test]
+fn a_named_output_that_cannot_be_written_is_refused_before_the_job_starts() {
+    let home = open_folder();
+    let mark = home.path().join("started");
+    for option in ["-o", "--csv"] {
+        for path in ["/no/such/folder/out", "/proc/nothing", "/dev/full/x", home.path().to_str().unwrap()] {
+            let output = run(home.path(), &[option, path], &["touch", mark.to_str().unwrap()]);
+            let shown = text(&output);
+            assert_eq!(output.status.code(), Some(125), "{option} {path}: {shown}");
+            assert!(shown.contains("error: cannot write `") && shown.contains("hint: "), "{shown}");
+            assert!(!mark.exists(), "{option} {path}");
+        }
+    }
+    let output = run(home.path(), &["--csv", "/dev/full"], &["touch", mark.to_str().unwrap()]);
+    assert!(output.status.code() == Some(125) && !mark.exists(), "{}", text(&output));
+}
+
+#[test]
+fn a_history_that_cannot_be_written_is_one_warning_and_the_job_runs() {
+    let home = open_folder();
+    let mut command = tracker(home.path());
+    let output = command
+        .env("XDG_DATA_HOME", "/proc/nothing")
+        .args(["run", "--", "sh", "-c", "echo done; exit 3"])
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), &b"done\n"[..]));
+    assert_eq!(String::from_utf8_lossy(&output.stderr).matches("warning").count(), 1, "{}", text(&output));
+}
+
+#[test]
+fn a_disk_that_fills_up_is_one_warning_and_the_job_runs() {
+    let home = open_folder();
+    let small = home.path().join("small");
+    fs::create_dir(&small).unwrap();
+    rustix::mount::mount("none", &small, "tmpfs", rustix::mount::MountFlags::empty(), Some(c"size=64k"))
+        .unwrap();
+    let mut command = tracker(home.path());
+    let output = command
+        .env("XDG_DATA_HOME", &small)
+        .args(["run", "-i", "0.001", "--", "sleep", "1"])
+        .output()
+        .unwrap();
+    rustix::mount::unmount(&small, rustix::mount::UnmountFlags::DETACH).unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert_eq!(stderr.matches("No space left on device").count(), 1, "{stderr}");
+}
+
+#[test]
+fn what_is_no_regular_file_is_written_to_and_never_replaced() {
+    let home = open_folder();
+    let device = home.path().join("device");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &device,
+        rustix::fs::FileType::CharacterDevice,
+        0o666.into(),
+        rustix::fs::makedev(1, 3),
+    )
+    .unwrap();
+    let link = home.path().join("link");
+    std::os::unix::fs::symlink(&device, &link).unwrap();
+    for path in [&device, &link] {
+        for option in ["-o", "--csv"] {
+            let output = run(home.path(), &["-q", option, path.to_str().unwrap()], &["true"]);
+            assert!(output.status.success(), "{}", text(&output));
+            assert!(fs::metadata(&device).unwrap().file_type().is_char_device());
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        }
+    }
+    let fifo = home.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let mut reader = Command::new("cat").arg(&fifo).stdout(Stdio::piped()).spawn().unwrap();
+    assert!(run(home.path(), &["-q", "-o", fifo.to_str().unwrap()], &["true"]).status.success());
+    let mut bytes = Vec::new();
+    reader.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
+    reader.wait().unwrap();
+    assert!(bytes.starts_with(&[0x1f, 0x8b]) && fs::metadata(&fifo).unwrap().file_type().is_fifo());
+}
+
+#[test]
+fn standard_output_and_what_it_was_sent_to_take_the_recording() {
+    let home = open_folder();
+    for name in ["-", "/dev/stdout", "/proc/self/fd/1"] {
+        let piped = run(home.path(), &["-q", "-o", name], &["echo", "job"]).stdout;
+        assert!(piped.starts_with(b"job\n\x1f\x8b"), "{name}");
+        let path = home.path().join("sent-to");
+        let file = File::create(&path).unwrap();
+        let mut command = tracker(home.path());
+        command.args(["run", "-q", "-o", name, "--", "echo", "job"]).stdout(file);
+        assert!(command.status().unwrap().success());
+        assert!(fs::read(&path).unwrap().starts_with(b"job\n\x1f\x8b"), "{name}");
+    }
+}
+
+#[test]
+fn attaching_to_what_cannot_be_followed_is_an_error_and_to_what_ends_at_once_a_short_recording() {
+    let home = open_folder();
+    let attach = |pid: &str, user: u32| {
+        let mut command = tracker(home.path());
+        as_user(command.args(["attach", "--no-save", pid]), user).current_dir("/").output().unwrap()
+    };
+    let missing = attach("2147483647", 0);
+    assert_eq!(missing.status.code(), Some(1), "{}", text(&missing));
+    assert!(text(&missing).contains("error: cannot follow process 2147483647"), "{}", text(&missing));
+    assert_eq!(attach("0", 0).status.code(), Some(2));
+
+    let mut zombie = Command::new("true").spawn().unwrap();
+    let stat = format!("/proc/{}/stat", zombie.id());
+    while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        std::thread::yield_now();
+    }
+    let output = attach(&zombie.id().to_string(), 0);
+    zombie.wait().unwrap();
+    assert!(output.status.code() == Some(1) && text(&output).contains("has ended"), "{}", text(&output));
+
+    let mut short = Command::new("sleep").arg("0.2").spawn().unwrap();
+    let pid = short.id().to_string();
+    // Reaped as soon as it ends, so that no zombie stays.
+    let reaper = std::thread::spawn(move || short.wait());
+    let output = attach(&pid, 0);
+    reaper.join().unwrap().unwrap();
+    assert!(output.status.success() && text(&output).contains("the process ended"), "{}", text(&output));
+
+    let mut foreign = Command::new("sleep").arg("1").spawn().unwrap();
+    let pid = foreign.id().to_string();
+    let reaper = std::thread::spawn(move || foreign.wait());
+    let output = attach(&pid, NOBODY);
+    reaper.join().unwrap().unwrap();
+    assert!(!text(&output).contains("panicked") && output.status.success(), "{}", text(&output));
+    if support::is_root() {
+        assert!(text(&output).contains("warning: storage bytes of some processes"), "{}", text(&output));
+    }
+}
+
+#[test]
+fn a_folder_of_history_is_for_its_owner_only() {
+    let home = open_folder();
+    assert!(run(home.path(), &["-q"], &["true"]).status.success());
+    let folder = home.path().join("data/resource-tracker");
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 2, "recording and entry, no journal: {files:?}");
+    for file in files {
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
+    }
+}
+
+#[test]
+fn no_cpu_figure_is_above_what_the_machine_has_even_at_a_millisecond() {
+    let home = open_folder();
+    let csv = home.path().join("rows.csv");
+    let busy = "for i in 1 2 3; do (i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & done; wait";
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    for source in ["best", "procfs"] {
+        let options =
+            ["-q", "--no-save", "-i", "0.001", "--cpu-source", source, "--csv", csv.to_str().unwrap()];
+        assert!(run(home.path(), &options, &["sh", "-c", busy]).status.success());
+        let rows = fs::read_to_string(&csv).unwrap();
+        for name in ["process_cpu_usage", "system_cpu_usage"] {
+            let figures: Vec<f64> = support::column(&rows, name).into_iter().flatten().collect();
+            let most = figures.iter().copied().fold(0.0, f64::max);
+            assert!(figures.len() > 100, "{} figures of {name}", figures.len());
+            #[expect(clippy::cast_precision_loss, reason = "few CPUs")]
+            let bound = 1.1 * cpus as f64;
+            assert!(most <= bound && most > 0.5, "{source} {name}: {most} of {cpus} CPUs");
+        }
+    }
+}
