@@ -13,6 +13,7 @@ pub mod csv;
 pub mod decimal;
 pub mod diff;
 pub mod error;
+pub mod export;
 pub mod frame;
 pub mod grid;
 pub mod history;

@@ -17,6 +17,7 @@ use std::path::Path;
 
 pub use error::{LoadError, SnapshotError};
 pub use head::{Head, Metadata, Run, Software, Status, VERSION};
+pub(crate) use write::{Key, write_cells};
 pub use write::{Replay, gzip, write_snapshot};
 
 use crate::frame::{CombinedOptions, Frame, FrameError, combined};

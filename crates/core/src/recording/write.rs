@@ -84,16 +84,30 @@ pub(super) fn write_frames(
 }
 
 /// A column's name as it stands before each of its cells.
-struct Key {
+pub(crate) struct Key {
     text: Vec<u8>,
     whole: bool,
 }
 
 impl Key {
-    fn new(name: &str, whole: bool) -> Self {
+    pub(crate) fn new(name: &str, whole: bool) -> Self {
         let mut text = serde_json::Value::from(name).to_string().into_bytes();
         text.push(b':');
         Self { text, whole }
+    }
+}
+
+/// Appends the cells of a row without the braces around them; `null` where nothing was measured.
+pub(crate) fn write_cells<'k>(buffer: &mut Vec<u8>, cells: impl Iterator<Item = (&'k Key, Option<f64>)>) {
+    for (number, (key, cell)) in cells.enumerate() {
+        if number > 0 {
+            buffer.push(b',');
+        }
+        buffer.extend_from_slice(&key.text);
+        match cell.filter(|value| value.is_finite()) {
+            Some(value) => decimal::write(buffer, value, key.whole),
+            None => buffer.extend_from_slice(b"null"),
+        }
     }
 }
 
@@ -146,16 +160,7 @@ impl<'a, W: Write> Text<'a, W> {
     fn row<'k>(&mut self, cells: impl Iterator<Item = (&'k Key, Option<f64>)>) -> io::Result<()> {
         self.buffer.extend_from_slice(if self.rows_in_table == 0 { &b"\n{"[..] } else { b",\n{" });
         self.rows_in_table += 1;
-        for (number, (key, cell)) in cells.enumerate() {
-            if number > 0 {
-                self.buffer.push(b',');
-            }
-            self.buffer.extend_from_slice(&key.text);
-            match cell.filter(|value| value.is_finite()) {
-                Some(value) => decimal::write(&mut self.buffer, value, key.whole),
-                None => self.buffer.extend_from_slice(b"null"),
-            }
-        }
+        write_cells(&mut self.buffer, cells);
         self.buffer.push(b'}');
         self.pass_on(CHUNK_BYTES)
     }
