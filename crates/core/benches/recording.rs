@@ -17,8 +17,9 @@ use std::time::Instant;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use resource_tracker::csv;
 use resource_tracker::frame::CombinedOptions;
-use resource_tracker::metric::{Metric, Row, Unit};
+use resource_tracker::metric::{Metric, Row, Table, Unit};
 use resource_tracker::recording::{Head, Metadata, Recording, Run, Software, gzip, write_snapshot};
 use resource_tracker::summary::{Scope, Summary};
 
@@ -166,6 +167,15 @@ fn summary_in_constant_time() -> bool {
     let (row, start) = (job.row(0), Instant::now());
     (0..DAY_ROWS).for_each(|_| summary.add(&row));
     print(&format!("adding a row to a summary: {:?}", start.elapsed() / DAY_ROWS));
+    let (mut text, start) = (Vec::new(), Instant::now());
+    for _ in 0..DAY_ROWS {
+        text.clear();
+        for table in Table::ALL {
+            csv::write_row(&mut text, table, &row);
+        }
+    }
+    assert_eq!(text.split(|byte| *byte == b'\n').count(), 4);
+    print(&format!("a CSV row of all tables: {:?}", start.elapsed() / DAY_ROWS));
     passed
 }
 

@@ -143,7 +143,9 @@ impl Rows {
         let columns =
             self.columns.into_iter().map(|Named { name, cells }| Column::new(name, cells).of_table(table));
         // Names are looked up before they are added and every column gets every row: nothing to refuse.
-        Frame::from_columns(columns.collect()).unwrap_or_default()
+        let frame = Frame::from_columns(columns.collect());
+        debug_assert!(frame.is_ok());
+        frame.unwrap_or_default()
     }
 }
 
