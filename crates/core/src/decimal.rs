@@ -89,34 +89,39 @@ const TENS: [f64; 23] = [
     1e19, 1e20, 1e21, 1e22,
 ];
 
-/// Takes the digits at `at` into `value`, which wraps only where there are more than the exact path
-/// uses; says how many there were.
-fn take_digits(bytes: &[u8], at: &mut usize, value: &mut u64) -> usize {
-    let start = *at;
-    while let Some(digit) = bytes.get(*at).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
-        *value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
-        *at += 1;
+/// Takes the digits from `at` on into `value`, which wraps only where there are more than the exact
+/// path uses; gives the new value and where they end.
+#[inline]
+fn take_digits(bytes: &[u8], mut at: usize, mut value: u64) -> (u64, usize) {
+    while let Some(byte) = bytes.get(at) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        at += 1;
     }
-    *at - start
+    (value, at)
 }
 
 /// The JSON number that `bytes` start with, and how many bytes it takes.
 ///
 /// `None` where there is none, or where it is too large for a double.
 #[must_use]
+#[inline]
 pub fn parse_prefix(bytes: &[u8]) -> Option<(f64, usize)> {
     let negative = bytes.first() == Some(&b'-');
     let first = usize::from(negative);
-    let (mut mantissa, mut at) = (0_u64, first);
-
-    let integer_digits = take_digits(bytes, &mut at, &mut mantissa);
+    let (mut mantissa, mut at) = take_digits(bytes, first, 0);
+    let integer_digits = at - first;
     if integer_digits == 0 || (integer_digits > 1 && bytes.get(first) == Some(&b'0')) {
         return None;
     }
     let mut decimals = 0;
     if bytes.get(at) == Some(&b'.') {
-        at += 1;
-        decimals = take_digits(bytes, &mut at, &mut mantissa);
+        let point = at;
+        (mantissa, at) = take_digits(bytes, point + 1, mantissa);
+        decimals = at - point - 1;
         if decimals == 0 {
             return None;
         }
@@ -132,7 +137,9 @@ pub fn parse_prefix(bytes: &[u8]) -> Option<(f64, usize)> {
     if has_exponent {
         at += 1;
         at += usize::from(matches!(bytes.get(at), Some(b'+' | b'-')));
-        if take_digits(bytes, &mut at, &mut mantissa) == 0 {
+        let start = at;
+        (_, at) = take_digits(bytes, start, 0);
+        if at == start {
             return None;
         }
     }

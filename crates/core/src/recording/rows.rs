@@ -30,6 +30,7 @@ pub(super) struct Rows {
 
 struct Named {
     name: String,
+    key: Vec<u8>,
     cells: Vec<f64>,
 }
 
@@ -62,9 +63,7 @@ impl Rows {
         }
         let mut expected_column = 0;
         loop {
-            let (column, after_key) = self.column(text, at, expected_column)?;
-            let after_colon = token(text, after_key, b':', "`:` after a column's name")?;
-            let start = skip_blank(text, after_colon);
+            let (column, start) = self.column(text, at, expected_column)?;
             at = match decimal::parse_prefix(&text[start..]) {
                 Some((value, used)) => {
                     self.cells[column] = value;
@@ -91,21 +90,25 @@ impl Rows {
         }
     }
 
-    /// The column whose quoted name stands at `at`; most often the one after the last.
+    /// The column whose name stands at `at`, most often the one after the last, and where its value
+    /// starts.
+    #[inline]
     fn column(&mut self, text: &[u8], at: usize, expected: usize) -> Result<(usize, usize), Broken> {
-        let rest = text.get(at..).unwrap_or_default();
-        let guess = self.columns.get(expected).and_then(|column| {
-            let after =
-                rest.strip_prefix(b"\"")?.strip_prefix(column.name.as_bytes())?.strip_prefix(b"\"")?;
-            // A name with an escape in it never equals its text.
-            Some(text.len() - after.len())
-        });
-        if let Some(after) = guess {
-            return Ok((expected, after));
+        if let Some(column) = self.columns.get(expected)
+            && text.get(at..).is_some_and(|rest| rest.starts_with(&column.key))
+        {
+            return Ok((expected, skip_blank(text, at + column.key.len())));
         }
-        let (name, after) = string(text, at, "a column's name in quotes")?;
+        let (name, end) = string(text, at, "a column's name in quotes")?;
+        let start = token(text, end, b':', "`:` after a column's name")?;
+        Ok((self.look_up(name, &text[at..start])?, skip_blank(text, start)))
+    }
+
+    /// The column of that name, new if need be. Its key is the text it had last: name, quotes, colon.
+    fn look_up(&mut self, name: String, key: &[u8]) -> Result<usize, Broken> {
         if let Some(known) = self.columns.iter().position(|column| column.name == name) {
-            return Ok((known, after));
+            self.columns[known].key = key.to_vec();
+            return Ok(known);
         }
         if self.columns.len() == MAX_COLUMNS {
             return Err(Broken::Columns);
@@ -114,9 +117,9 @@ impl Rows {
         if (self.columns.len() as u64 + 1) * (self.count as u64 + 1) > self.max_cells {
             return Err(Broken::Unfolds);
         }
-        self.columns.push(Named { name, cells: vec![f64::NAN; self.count] });
+        self.columns.push(Named { name, key: key.to_vec(), cells: vec![f64::NAN; self.count] });
         self.cells.push(f64::NAN);
-        Ok((self.columns.len() - 1, after))
+        Ok(self.columns.len() - 1)
     }
 
     /// Puts the row read last below the others.
@@ -140,8 +143,10 @@ impl Rows {
     /// The table with all its rows.
     pub(super) fn finish(self) -> Frame {
         let table = self.table;
-        let columns =
-            self.columns.into_iter().map(|Named { name, cells }| Column::new(name, cells).of_table(table));
+        let columns = self
+            .columns
+            .into_iter()
+            .map(|Named { name, cells, .. }| Column::new(name, cells).of_table(table));
         // Names are looked up before they are added and every column gets every row: nothing to refuse.
         let frame = Frame::from_columns(columns.collect());
         debug_assert!(frame.is_ok());
