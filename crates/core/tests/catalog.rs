@@ -374,6 +374,15 @@ fn a_filter_that_only_the_keeper_knows_is_an_error_offline() {
     assert!(matches!(cheapest(&query), Err(CatalogError::NeedsKeeper { .. })));
 }
 
+#[cfg(not(feature = "net"))]
+#[test]
+fn a_build_without_a_client_says_so() {
+    let online = Settings { offline: false, ..offline() };
+    let answer = Catalog::new(online).servers(&Query::new(2.0, 4_096.0)).unwrap();
+    assert_eq!((answer.source, answer.servers.len()), (Source::Embedded, 10));
+    assert_eq!(answer.fallback_reason.as_deref(), Some("this build has no network client"));
+}
+
 #[test]
 fn info_counts_what_is_there() {
     let info = info(&offline()).unwrap();

@@ -12,9 +12,11 @@ use resource_tracker::catalog::{
     Answer, Catalog, CatalogError, DEADLINE, Query, RunCost, Settings, Source, Step, Updated, info, update,
 };
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use support::{Reply, Request, TestServer};
 
@@ -127,6 +129,16 @@ fn api_prices(index: usize, row: &Row<'_>) -> Value {
     Value::Array(lines)
 }
 
+/// Made once for questions without a region, which are most.
+fn all_servers(regions: &[String]) -> Cow<'static, [Value]> {
+    static ANYWHERE: OnceLock<Vec<Value>> = OnceLock::new();
+    let make = || {
+        let rows = embedded().unwrap().rows.iter().enumerate();
+        rows.filter_map(|(index, row)| api_server(index, row, regions)).collect()
+    };
+    if regions.is_empty() { Cow::Borrowed(ANYWHERE.get_or_init(make)) } else { Cow::Owned(make()) }
+}
+
 fn api_servers(request: &Request, manners: Manners) -> Value {
     let number =
         |name: &str| request.parameters(name).first().map_or(0.0, |text| text.parse::<f64>().unwrap());
@@ -137,9 +149,8 @@ fn api_servers(request: &Request, manners: Manners) -> Value {
         let asked = request.parameters(parameter);
         asked.is_empty() || asked.iter().any(|value| server[field] == *value)
     };
-    let rows = embedded().unwrap().rows.iter().enumerate();
-    let mut found: Vec<Value> = rows
-        .filter_map(|(index, row)| api_server(index, row, &regions))
+    let mut found: Vec<Value> = all_servers(&regions)
+        .iter()
         .filter(|server| {
             manners == Manners::IgnoresFilters
                 || (has(server, "vcpus") >= number("vcpus_min")
@@ -152,6 +163,7 @@ fn api_servers(request: &Request, manners: Manners) -> Value {
                     && one_of(server, "cpu_manufacturer", "cpu_manufacturer")
                     && one_of(server, "cpu_allocation", "cpu_allocation"))
         })
+        .cloned()
         .collect();
     let order = request.parameters("order_by").first().cloned().unwrap_or_else(|| "vcpus".to_owned());
     if manners != Manners::IgnoresOrder {
@@ -335,6 +347,10 @@ fn whatever_the_keeper_does_wrong_the_embedded_catalogue_answers_and_says_why() 
     // Nobody listens there.
     let closed = keeper(Manners::Good).url();
     let told = ask(&closed, &Query::new(2.0, 4_096.0)).fallback_reason.unwrap();
+    assert!(told.starts_with("the Keeper cannot be reached: "), "{told}");
+    let plain = keeper(Manners::Good);
+    let told =
+        ask(&plain.url().replace("http://", "https://"), &Query::new(2.0, 4_096.0)).fallback_reason.unwrap();
     assert!(told.starts_with("the Keeper cannot be reached: "), "{told}");
     let told = ask("not a url", &Query::new(2.0, 4_096.0)).fallback_reason.unwrap();
     assert!(told.starts_with("the Keeper cannot be reached: "), "{told}");

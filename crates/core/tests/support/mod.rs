@@ -180,6 +180,10 @@ fn read_request(stream: &mut TcpStream) -> Option<Request> {
     while !bytes.windows(4).any(|window| window == b"\r\n\r\n") {
         let count = stream.read(&mut buffer).ok().filter(|count| *count > 0)?;
         bytes.extend_from_slice(&buffer[..count]);
+        if !bytes[0].is_ascii_uppercase() {
+            // TLS, on a server that speaks none.
+            return Some(Request { method: String::new(), path: String::new(), headers: Vec::new() });
+        }
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let mut lines = text.split("\r\n");

@@ -1,0 +1,52 @@
+//! The process's own discovery: in the background, once, and never longer than its budget.
+//!
+//! It looks at this very machine, so the test holds on any: with firmware texts or without.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "support/mod.rs"]
+mod support;
+
+use resource_tracker::cloud::{self, CloudInfo};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use support::{Reply, TestServer};
+
+/// Not a test of its own: a process whose metadata services hang.
+#[test]
+#[ignore = "a probe that another test starts"]
+fn probe_process() {
+    let started = Instant::now();
+    cloud::discover_in_background(false);
+    cloud::discover_in_background(false);
+    let began = started.elapsed();
+    assert!(began < Duration::from_millis(100), "starting took {began:?}");
+
+    let first = cloud::discover(false);
+    let took = started.elapsed();
+    assert!(took < Duration::from_millis(1_200), "{took:?}");
+    assert_eq!(cloud::known(false).as_ref(), Some(&first));
+
+    let again = Instant::now();
+    assert_eq!(cloud::discover(false), first);
+    assert!(again.elapsed() < Duration::from_millis(10), "found out twice");
+    let info = CloudInfo::new(&first);
+    assert_eq!((info.region.as_str(), info.discovery_time), ("unknown", first.discovery_time_s));
+}
+
+#[test]
+fn a_process_finds_out_once_in_the_background() {
+    let hanging = TestServer::start(|_| Reply::Hang);
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["probe_process", "--exact", "--ignored", "--test-threads=1"])
+        .env("RESOURCE_TRACKER_METADATA_URL", hanging.url())
+        .env_remove("RESOURCE_TRACKER_OFFLINE")
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && shown.contains("1 passed"), "{shown}");
+    if !cloud::has_firmware("/".as_ref()) {
+        // One request of each of the 14 vendors, and not twice.
+        assert_eq!(hanging.log().len(), 14);
+    }
+}
