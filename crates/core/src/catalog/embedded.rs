@@ -158,14 +158,18 @@ impl Prices {
         }
     }
 
-    /// As [`Prices::of`], without prices below half the row's median: those are mistakes of the
-    /// list more often than bargains.
+    /// Half the median of a row's prices: what is below is a mistake of the list more often than a
+    /// bargain.
+    #[must_use]
+    pub fn floor_micro_usd(&self, row: usize) -> Option<u32> {
+        self.floors_micro_usd.get(row).copied()
+    }
+
+    /// As [`Prices::of`], outliers left out.
     pub fn plausible(&self, row: usize) -> impl Iterator<Item = (usize, u32)> {
-        let floor = self.floors_micro_usd.get(row).copied().unwrap_or(0);
-        self.of(row)
-            .iter()
-            .filter(move |(_, price)| *price >= floor)
-            .map(|(region, price)| (usize::from(*region), *price))
+        let floor = self.floor_micro_usd(row).unwrap_or(0);
+        let plausible = self.of(row).iter().filter(move |(_, price)| *price >= floor);
+        plausible.map(|(region, price)| (usize::from(*region), *price))
     }
 
     /// How many prices there are.

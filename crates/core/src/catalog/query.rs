@@ -2,7 +2,7 @@
 //!
 //! In:  [`Query`] as a front builds it, filters by name.
 //! Out: [`Plan`], in which every name is known and spelled as the API spells it, and
-//!      [`Plan::fits`], the one place that decides whether a server will do.
+//!      `Plan::fits`, the one place that decides whether a server will do.
 //! Not here: prices and their order by source (`local`, `remote`).
 
 use super::embedded::{ALLOCATIONS, Embedded, Row, embedded};

@@ -11,7 +11,7 @@
 //! its prices by region are looked up. Those can only be higher, so candidates are taken from the
 //! cheapest up and the search ends where no later one can be cheaper than what was found.
 
-use super::embedded::{embedded, usd};
+use super::embedded::{embedded, prices, usd};
 use super::error::KeeperError;
 use super::keeper::{Keeper, PRICES_MAX_AGE_S, SERVERS_MAX_AGE_S, escaped};
 use super::local::Listed;
@@ -25,8 +25,6 @@ use std::fmt::Write as _;
 const VCPUS_MAX: u32 = 256;
 /// Look-ups of one server's prices in one call: with its credits in mind.
 const LOOKUPS_MAX: usize = 60;
-/// A price this far below what we know of the type is looked up before it is believed.
-const SUSPICIOUS: f64 = 0.8;
 
 /// The cheapest servers that fit.
 pub(crate) fn search(keeper: &mut Keeper, plan: &Plan) -> Result<Vec<Server>, KeeperError> {
@@ -62,7 +60,7 @@ pub(crate) fn search(keeper: &mut Keeper, plan: &Plan) -> Result<Vec<Server>, Ke
             break;
         }
         let mut price = lowest;
-        if plan.places.is_some() || is_suspicious(&server, lowest) {
+        if plan.places.is_some() || is_suspicious(&server) {
             lookups += 1;
             if lookups > LOOKUPS_MAX {
                 return Err(KeeperError::Incomplete);
@@ -142,13 +140,13 @@ fn nth_rank(found: &[(u64, Server)], n: usize) -> Option<u64> {
     n.checked_sub(1).map_or(Some(0), |last| ranks.get(last).copied())
 }
 
-/// Whether a price is far below all that we know of this server type.
-fn is_suspicious(server: &Server, price_usd: f64) -> bool {
-    let known = embedded().ok().and_then(|catalogue| catalogue.find(server.vendor_id(), server.server_id()));
-    known.is_some_and(|(_, row)| {
-        let spot = row.spot.map_or(f64::INFINITY, |(spot, _)| usd(spot));
-        price_usd < usd(row.cheapest_micro_usd).min(spot) * SUSPICIOUS
-    })
+/// Whether the on-demand price would be an outlier among those that we know of this server type.
+fn is_suspicious(server: &Server) -> bool {
+    let known = || {
+        let (row, _) = embedded().ok()?.find(server.vendor_id(), server.server_id())?;
+        Some(usd(prices().ok()?.floor_micro_usd(row)?))
+    };
+    server.ondemand_usd().zip(known()).is_some_and(|(price, floor)| price < floor)
 }
 
 /// Looks the server's prices up and takes the cheapest of the places asked for.

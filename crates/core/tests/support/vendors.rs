@@ -297,6 +297,8 @@ fn openstack(request: &Request) -> Reply {
         }
         "/openstack/latest/meta_data.json" => Reply::ok(NOVA.replace("ZONE", "az1")),
         "/latest/meta-data/instance-type" => Reply::ok("m1.small"),
+        // Some imitate EC2 down to this, and only the domain tells.
+        "/latest/meta-data/services/domain" => Reply::ok("cloud.example"),
         "/latest/meta-data/instance-id" => Reply::ok("i-00000001"),
         _ => not_found(),
     }
