@@ -97,6 +97,7 @@ impl RecordArgs {
                 CpuSourceArg::Cgroup => CpuSource::Cgroup,
                 CpuSourceArg::Procfs => CpuSource::Procfs,
             },
+            ..Config::default()
         }
     }
 }

@@ -8,14 +8,14 @@ use std::os::fd::OwnedFd;
 use crate::config::CpuSource;
 use crate::root::{Access, Root};
 use crate::source::cgroup::JobGroup;
-use crate::sys::{self, Follow};
+use crate::sys::{Follow, TaskClock};
 use crate::tree::Member;
 
 /// A counter over a whole tree of processes.
 #[derive(Debug)]
 pub enum TreeCounter {
     /// Inherited task-clock counters, one a thread that was there when we came.
-    Inherited(Vec<OwnedFd>),
+    Inherited(Vec<TaskClock>),
     /// The job's own cgroup.
     Group(JobGroup),
 }
@@ -23,13 +23,16 @@ pub enum TreeCounter {
 /// Descriptors that we may spend on threads that run already.
 pub const MOST_THREADS: usize = 200;
 
+/// The same inside of somebody else's process, where sixteen in all are ours.
+pub const MOST_THREADS_AS_GUEST: usize = 12;
+
 impl TreeCounter {
     /// For a job that the calling thread will start. The notes say why a better source was not to be had.
     #[must_use]
     pub fn for_future_child(root: &Root, allowed: CpuSource) -> (Option<Self>, Vec<String>) {
         let mut notes = Vec::new();
         if allowed == CpuSource::Best {
-            match sys::open_task_clock(Follow::FutureChildren) {
+            match TaskClock::open(Follow::FutureChildren) {
                 Ok(counter) => return (Some(Self::Inherited(vec![counter])), notes),
                 Err(error) => notes.push(format!("no inherited CPU counter: {error}")),
             }
@@ -60,7 +63,7 @@ impl TreeCounter {
                 if counters.len() >= most {
                     return Err(format!("no inherited CPU counter: more than {most} threads run already"));
                 }
-                match sys::open_task_clock(Follow::Thread(tid)) {
+                match TaskClock::open(Follow::Thread(tid)) {
                     Ok(counter) => counters.push(counter),
                     // The thread has ended since it was listed.
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
@@ -107,9 +110,7 @@ impl TreeCounter {
         match self {
             Self::Inherited(counters) => counters.iter().try_fold(0_u64, |sum, counter| {
                 root.note(|| Access::Counter);
-                let mut value = [0; 8];
-                let length = rustix::io::read(counter, &mut value).ok()?;
-                if length == value.len() { sum.checked_add(u64::from_ne_bytes(value)) } else { None }
+                sum.checked_add(counter.read_ns()?)
             }),
             Self::Group(group) => group.cpu_ns(),
         }

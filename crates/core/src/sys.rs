@@ -7,8 +7,8 @@
 )]
 
 use std::io;
-use std::mem::{self, MaybeUninit};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
@@ -58,11 +58,62 @@ pub enum Follow {
     FutureChildren,
 }
 
-/// Opens the software counter task-clock with inheritance (`perf_event_open(2)`).
+/// The software counter task-clock with inheritance (`perf_event_open(2)`).
 ///
-/// # Errors
-/// What the kernel says: `EACCES` where `perf_event_paranoid` or a container forbids it.
-pub fn open_task_clock(follow: Follow) -> io::Result<OwnedFd> {
+/// The one descriptor that must stay open in a host's process: the host may have closed it and given its number to
+/// something of its own. So it is neither read nor closed without asking whether it still is what we opened.
+#[derive(Debug)]
+pub struct TaskClock {
+    fd: ManuallyDrop<OwnedFd>,
+    id: Option<u64>,
+}
+
+impl TaskClock {
+    /// Starts counting.
+    ///
+    /// # Errors
+    /// What the kernel says: `EACCES` where `perf_event_paranoid` or a container forbids it.
+    pub fn open(follow: Follow) -> io::Result<Self> {
+        let fd = open_task_clock(follow)?;
+        Ok(Self { id: perf_event_id(fd.as_fd()), fd: ManuallyDrop::new(fd) })
+    }
+
+    /// CPU time so far; `None` where the descriptor is not ours any more.
+    #[must_use]
+    pub fn read_ns(&self) -> Option<u64> {
+        if !self.is_ours() {
+            return None;
+        }
+        let mut value = [0; 8];
+        let length = rustix::io::read(&*self.fd, &mut value).ok()?;
+        (length == value.len()).then(|| u64::from_ne_bytes(value))
+    }
+
+    fn is_ours(&self) -> bool {
+        self.id.is_some() && self.id == perf_event_id(self.fd.as_fd())
+    }
+}
+
+impl Drop for TaskClock {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // SAFETY: dropped here and nowhere else, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self.fd) };
+        }
+    }
+}
+
+/// The kernel's own number of a counter, which no two have; `None` for a descriptor that is none.
+fn perf_event_id(fd: BorrowedFd<'_>) -> Option<u64> {
+    /// `PERF_EVENT_IOC_ID` of `include/uapi/linux/perf_event.h`.
+    const PERF_EVENT_IOC_ID: libc::c_ulong = 0x8008_2407;
+    let mut id = 0_u64;
+    // SAFETY: the kernel writes eight bytes to the address that is given, or refuses.
+    let failed = unsafe { libc::ioctl(fd.as_raw_fd(), PERF_EVENT_IOC_ID, &raw mut id) } != 0;
+    (!failed).then_some(id)
+}
+
+fn open_task_clock(follow: Follow) -> io::Result<OwnedFd> {
     /// `struct perf_event_attr` as of `PERF_ATTR_SIZE_VER0` (64 bytes), the size every kernel takes.
     #[repr(C)]
     #[derive(Default)]
@@ -192,6 +243,22 @@ impl SignalSet {
             unsafe { libc::sigaddset(&raw mut set, *signal) };
         }
         Self(set)
+    }
+
+    /// All signals there are.
+    #[must_use]
+    pub fn every() -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: sigfillset fills the set it is given.
+        unsafe { libc::sigfillset(set.as_mut_ptr()) };
+        // SAFETY: filled by the line above.
+        Self(unsafe { set.assume_init() })
+    }
+
+    /// Makes this the mask of the calling thread again.
+    pub fn restore(&self) {
+        // SAFETY: a valid set; the old mask is not asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
     }
 
     /// Blocks these signals for the calling thread (and threads it starts); gives back the mask before.

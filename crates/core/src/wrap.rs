@@ -301,7 +301,8 @@ pub fn watch_machine(config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tracke
 
 fn wait_for_stop(signals: &OwnedFd, tracker: &mut Tracker) {
     loop {
-        let mut fds = [PollFd::new(signals, PollFlags::IN), PollFd::new(tracker.ended(), PollFlags::IN)];
+        let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
+        fds.extend(tracker.ended().map(|ended| PollFd::new(ended, PollFlags::IN)));
         let _ = poll(&mut fds, None);
         if fds.get(1).is_some_and(|ended| !ended.revents().is_empty()) {
             return tracker.wait_for_end();
