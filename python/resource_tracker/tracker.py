@@ -89,6 +89,7 @@ class ResourceTracker:
                 track_system=track_system,
                 discover_server=discover_server,
                 discover_cloud=discover_cloud,
+                companion=None if method is None else _companion(),
             )
         )
         if autostart:
@@ -411,6 +412,26 @@ class SystemTracker(_Printer):
         csv_file_path: Optional[str] = None,
     ) -> None:
         self._init(start_time, interval, False, autostart, output_file or csv_file_path)
+
+
+def _companion() -> str:
+    """The command that came with this package: where its wheel put it, else the first on PATH."""
+    from importlib import metadata
+
+    try:
+        for file in metadata.files("resource-tracker") or ():
+            if file.name in ("resource-tracker", "resource-tracker.exe"):
+                path = os.path.realpath(str(file.locate()))
+                if os.access(path, os.X_OK):
+                    return path
+    except metadata.PackageNotFoundError:
+        pass
+    import shutil
+
+    found = shutil.which("resource-tracker")
+    if found is None:
+        raise RuntimeError("a `method` needs the command `resource-tracker`, which is not installed")
+    return found
 
 
 def _log(level: str, message: str, *arguments: Any) -> None:

@@ -42,6 +42,12 @@ pub enum Command {
     /// Write a recording in another format
     #[command(after_help = "Example:\n  resource-tracker export last --format csv -o run.csv")]
     Export(ExportArgs),
+    /// Record for the program that started us
+    #[command(hide = true)]
+    Companion {
+        /// What to do, as JSON
+        orders: String,
+    },
 }
 
 #[derive(Args, Debug)]

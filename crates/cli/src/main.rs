@@ -5,6 +5,7 @@
 #![cfg_attr(all(target_os = "linux", not(test)), no_main)]
 
 mod args;
+mod companion;
 mod export;
 mod failure;
 mod keep;
@@ -48,6 +49,7 @@ fn command() -> u8 {
         Command::Process(args) => run::process(&args),
         Command::System(args) => run::system(&args),
         Command::Export(args) => export::export(&args),
+        Command::Companion { orders } => companion::serve(&orders),
     };
     match done {
         Ok(code) => code,

@@ -148,6 +148,8 @@ pub struct Reader {
     pub recording: serde_json::Value,
     columns: Vec<Option<Metric>>,
     first_record: u64,
+    /// Where the next record starts.
+    offset: u64,
     record: Vec<u8>,
 }
 
@@ -183,6 +185,7 @@ impl Reader {
             file,
             recording: head.recording,
             first_record,
+            offset: first_record,
             record: Vec::new(),
         })
     }
@@ -192,7 +195,22 @@ impl Reader {
     /// # Errors
     /// What the file system says.
     pub fn rewind(&mut self) -> io::Result<()> {
-        self.file.seek(SeekFrom::Start(self.first_record)).map(|_| ())
+        self.skip_to(self.first_record)
+    }
+
+    /// Goes on where another reader stopped.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn skip_to(&mut self, offset: u64) -> io::Result<()> {
+        self.offset = offset.max(self.first_record);
+        self.file.seek(SeekFrom::Start(self.offset)).map(|_| ())
+    }
+
+    /// Where the rows that were read end.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// The next whole row; `None` at the end, or where the rest is torn.
@@ -221,6 +239,7 @@ impl Reader {
                 *cell = Some(f64::from_le_bytes(*value));
             }
         }
+        self.offset += self.record.len() as u64;
         Some(row)
     }
 }

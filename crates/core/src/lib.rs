@@ -7,6 +7,7 @@
 pub mod allocation;
 pub mod catalog;
 pub mod cloud;
+pub mod companion;
 pub mod config;
 pub mod counter;
 pub mod csv;

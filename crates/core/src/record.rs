@@ -132,8 +132,8 @@ impl Rows {
     }
 }
 
-/// When a process started: with its pid, who it is.
-fn start_ticks(pid: u32) -> Option<u64> {
+/// When a process started: with its pid, who it is. `None` where it is not there.
+pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     let mut buffer = Vec::new();
     let root = Root::host().ok()?;
     let text = root.read(pid_path(pid, "stat").as_str(), &mut buffer).ok()?;

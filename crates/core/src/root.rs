@@ -226,16 +226,13 @@ impl Root {
         buffer: &'b mut Vec<u8>,
     ) -> Result<&'b [u8], SourceError> {
         let opened;
-        let fd = match &kept.fd {
-            Some(fd) => {
-                self.note(|| Access::Pread(kept.path.clone()));
-                fd
-            }
-            None => {
-                self.note(|| Access::Read(kept.path.clone()));
-                opened = self.open(&kept.path)?;
-                &opened
-            }
+        let fd = if let Some(fd) = &kept.fd {
+            self.note(|| Access::Pread(kept.path.clone()));
+            fd
+        } else {
+            self.note(|| Access::Read(kept.path.clone()));
+            opened = self.open(&kept.path)?;
+            &opened
         };
         let fail = |errno| SourceError::from_errno(&kept.path, errno);
         buffer.resize(buffer.capacity().max(2 * HALF_PAGE), 0);
@@ -281,15 +278,12 @@ impl Root {
         let fail = |errno| SourceError::from_errno("/proc", errno);
         pids.clear();
         let opened;
-        let proc = match &self.doors {
-            Some(doors) => {
-                rustix::fs::seek(&doors.proc, rustix::fs::SeekFrom::Start(0)).map_err(fail)?;
-                &doors.proc
-            }
-            None => {
-                opened = self.open_folder("/proc")?;
-                &opened
-            }
+        let proc = if let Some(doors) = &self.doors {
+            rustix::fs::seek(&doors.proc, rustix::fs::SeekFrom::Start(0)).map_err(fail)?;
+            &doors.proc
+        } else {
+            opened = self.open_folder("/proc")?;
+            &opened
         };
         buffer.clear();
         buffer.reserve(16 * HALF_PAGE);

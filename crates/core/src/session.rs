@@ -6,6 +6,7 @@
 //! We are a guest in the host's process: the rows lie in a file, what is asked for often is kept up to date row by
 //! row, and a fork of the host changes nothing for the parent's recording.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use thiserror::Error;
 
 use crate::allocation::allocation;
 use crate::cloud::{self, CloudInfo};
+use crate::companion::{Companion, CompanionError};
 use crate::config::Config;
 use crate::frame::{CombinedOptions, Frame, FrameError, combined};
 use crate::history::History;
@@ -46,6 +48,8 @@ pub struct Plan {
     pub discover_server: bool,
     /// Look for the cloud.
     pub discover_cloud: bool,
+    /// The program that samples in a process of its own; `None` for a thread of ours.
+    pub companion: Option<PathBuf>,
 }
 
 /// Why a session does not do what was asked of it.
@@ -60,6 +64,9 @@ pub enum SessionError {
     /// The sampler does not start.
     #[error(transparent)]
     Tracker(#[from] TrackerError),
+    /// Nor does the process that was to sample.
+    #[error(transparent)]
+    Companion(#[from] CompanionError),
 }
 
 /// What makes the rows, or made them.
@@ -69,8 +76,29 @@ enum Life {
     New,
     /// A thread of ours; the rows are in a file, unless none could be made.
     Thread { tracker: Box<Tracker>, rows: Option<Rows> },
+    /// A process of its own.
+    Companion { companion: Box<Companion>, rows: Option<Rows>, followed: RefCell<Followed> },
     /// All in memory.
     Loaded { recording: Box<Recording>, summary: Box<Summary> },
+}
+
+/// Rows of a journal that somebody else writes, summed up as far as they were read.
+#[derive(Debug)]
+struct Followed {
+    summary: Summary,
+    offset: u64,
+}
+
+impl Followed {
+    fn read_on(&mut self, journal: &Path) {
+        let Ok(mut reader) = Reader::open(journal) else { return };
+        if reader.skip_to(self.offset).is_ok() {
+            while let Some(row) = reader.next_row() {
+                self.summary.add(&row);
+            }
+            self.offset = reader.offset();
+        }
+    }
 }
 
 /// A recording in the hands of a host program.
@@ -122,6 +150,7 @@ impl Session {
             autostart: metadata.autostart,
             discover_server: metadata.discover_server,
             discover_cloud: metadata.discover_cloud,
+            companion: None,
         };
         Self {
             start_time: metadata.start_time,
@@ -165,7 +194,7 @@ impl Session {
     #[must_use]
     pub fn journal(&self) -> Option<&Path> {
         match &self.life {
-            Life::Thread { rows, .. } => rows.as_ref().map(Rows::path),
+            Life::Thread { rows, .. } | Life::Companion { rows, .. } => rows.as_ref().map(Rows::path),
             Life::New | Life::Loaded { .. } => None,
         }
     }
@@ -181,6 +210,25 @@ impl Session {
         if self.stop_time.is_some() || !matches!(self.life, Life::New) {
             return Err(SessionError::Stopped);
         }
+        if let Some(program) = &self.plan.companion {
+            let (companion, rows) = Companion::start(program, &self.plan)?;
+            self.start_time = Some(companion.start_time);
+            self.notes.extend(companion.notes.iter().cloned());
+            let followed = RefCell::new(Followed { summary: Summary::new(self.scope()), offset: 0 });
+            self.life = Life::Companion { companion: Box::new(companion), rows: Some(rows), followed };
+        } else {
+            self.start_thread()?;
+        }
+        if self.plan.discover_cloud {
+            // A signal for the host goes to a thread of the host.
+            let mask = SignalSet::every().block();
+            cloud::discover_in_background(false);
+            mask.restore();
+        }
+        Ok(())
+    }
+
+    fn start_thread(&mut self) -> Result<(), SessionError> {
         let target =
             if self.plan.config.track_processes { Target::Running(self.plan.pid) } else { Target::None };
         let (rows, sink) = self.start_rows().unzip();
@@ -188,12 +236,6 @@ impl Session {
         let tracker = Tracker::start(config, target, sink.into_iter().collect())?;
         self.start_time = Some(seconds(tracker.started().wall_ns));
         self.life = Life::Thread { tracker: Box::new(tracker), rows };
-        if self.plan.discover_cloud {
-            // A signal for the host goes to a thread of the host.
-            let mask = SignalSet::every().block();
-            cloud::discover_in_background(false);
-            mask.restore();
-        }
         Ok(())
     }
 
@@ -215,20 +257,25 @@ impl Session {
 
     /// Makes the last row and ends the sampler. Once more does nothing.
     pub fn stop(&mut self) {
-        if let Life::Thread { tracker, .. } = &mut self.life
-            && self.stop_time.is_none()
-        {
-            tracker.stop();
-            self.stop_time = Some(now_s());
-            // From now on the figures may be looked at on another machine, or never again on this one.
-            self.look_at_server();
+        if self.stop_time.is_some() {
+            return;
         }
+        match &mut self.life {
+            Life::Thread { tracker, .. } => tracker.stop(),
+            Life::Companion { companion, .. } => companion.stop(),
+            Life::New | Life::Loaded { .. } => return,
+        }
+        self.stop_time = Some(now_s());
+        // From now on the figures may be looked at on another machine, or never again on this one.
+        self.look_at_server();
     }
 
     /// Stops, and removes the files that the rows are in; statistics stay.
     pub fn remove_files(&mut self) {
         self.stop();
-        if let Life::Thread { rows, .. } = &mut self.life {
+        // What is left of the rows is in the running figures.
+        let _ = self.rows();
+        if let Life::Thread { rows, .. } | Life::Companion { rows, .. } = &mut self.life {
             *rows = None;
         }
     }
@@ -238,6 +285,7 @@ impl Session {
     pub fn is_running(&self) -> bool {
         match &self.life {
             Life::Thread { tracker, .. } => self.stop_time.is_none() && tracker.state() == State::Running,
+            Life::Companion { companion, .. } => self.stop_time.is_none() && companion.is_alive(),
             Life::New | Life::Loaded { .. } => false,
         }
     }
@@ -258,6 +306,7 @@ impl Session {
     pub fn cpu_source(&self) -> Option<String> {
         match &self.life {
             Life::Thread { tracker, .. } => Some(tracker.cpu_source().to_owned()),
+            Life::Companion { companion, .. } => Some(companion.cpu_source.clone()),
             Life::Loaded { recording, .. } => recording.head.run.as_ref()?.cpu_source.clone(),
             Life::New => None,
         }
@@ -268,13 +317,24 @@ impl Session {
     pub fn summary(&self) -> Summary {
         match &self.life {
             Life::Thread { tracker, .. } => tracker.summary(),
+            Life::Companion { rows, followed, .. } => {
+                let mut followed = followed.borrow_mut();
+                if let Some(rows) = rows {
+                    followed.read_on(rows.path());
+                }
+                followed.summary.clone()
+            }
             Life::Loaded { summary, .. } => (**summary).clone(),
-            Life::New => Summary::new(Scope {
-                process: self.plan.config.track_processes,
-                system: self.plan.config.track_system,
-                start_time: None,
-                interval_s: self.plan.config.interval.seconds(),
-            }),
+            Life::New => Summary::new(self.scope()),
+        }
+    }
+
+    fn scope(&self) -> Scope {
+        Scope {
+            process: self.plan.config.track_processes,
+            system: self.plan.config.track_system,
+            start_time: self.start_time,
+            interval_s: self.plan.config.interval.seconds(),
         }
     }
 
@@ -365,7 +425,7 @@ impl Session {
     /// The cloud; `None` where it is not to be looked for, or not found out yet.
     #[must_use]
     pub fn cloud_info(&mut self) -> Option<Map<String, Value>> {
-        let is_live = matches!(self.life, Life::Thread { .. });
+        let is_live = matches!(self.life, Life::Thread { .. } | Life::Companion { .. });
         if self.cloud.is_none() && self.plan.discover_cloud && is_live {
             let found = cloud::known(false)?;
             if let Ok(Value::Object(info)) = serde_json::to_value(CloudInfo::new(&found)) {
@@ -389,6 +449,7 @@ impl Session {
             coverage: summary.coverage(),
             notes: match &self.life {
                 Life::Thread { tracker, .. } => tracker.notes(),
+                Life::Companion { companion, .. } => companion.notes.clone(),
                 Life::New | Life::Loaded { .. } => Vec::new(),
             },
             ..Run::default()

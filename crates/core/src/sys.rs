@@ -349,6 +349,54 @@ pub fn reset(signal: i32) {
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
+/// How a process ended that is no child of ours, by its pidfd; `None` until it is reaped, and before Linux 6.15.
+#[must_use]
+pub fn ending_of(pidfd: BorrowedFd<'_>) -> Option<Ending> {
+    /// `struct pidfd_info` of `include/uapi/linux/pidfd.h`, its first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    const WITH_EXIT: u64 = 1 << 3;
+    const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
+    debug_assert_eq!(mem::size_of::<Info>(), 64);
+    let mut info = Info { mask: WITH_EXIT, ..Info::default() };
+    // SAFETY: the request names a struct of 64 bytes, which is what the kernel reads and fills.
+    let failed = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) } != 0;
+    (!failed && info.mask & WITH_EXIT != 0).then(|| ending_of_status(info.exit_code))
+}
+
+/// How a process ended, by its status as `waitpid(2)` gives it.
+#[must_use]
+pub fn ending_of_status(status: i32) -> Ending {
+    match status & 0x7f {
+        0 => Ending::Code((status >> 8) & 0xff),
+        signal => Ending::Signal(signal),
+    }
+}
+
+/// Leaves whoever started us: a session of our own, and no child of anybody's who could wait for us.
+///
+/// # Errors
+/// What `fork(2)` says; we then still are who we were.
+pub fn leave_parent() -> io::Result<()> {
+    // SAFETY: called by a program with one thread, so that the copy is as whole as the original.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // A group leader may not start a session; the child of a fork never is one.
+            let _ = rustix::process::setsid();
+            Ok(())
+        }
+        // SAFETY: ends this process at once; the copy goes on.
+        _ => unsafe { libc::_exit(0) },
+    }
+}
+
 /// Another descriptor of the same open file, above the standard ones and closed on exec.
 ///
 /// # Errors

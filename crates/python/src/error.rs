@@ -35,9 +35,10 @@ pub fn session(error: &SessionError) -> PyErr {
             SourceError::Denied { .. } => PyPermissionError::new_err(text(error)),
             SourceError::Io { .. } | SourceError::Parse { .. } => PyRuntimeError::new_err(text(error)),
         },
-        SessionError::Running | SessionError::Stopped | SessionError::Tracker(_) => {
-            PyRuntimeError::new_err(text(error))
-        }
+        SessionError::Running
+        | SessionError::Stopped
+        | SessionError::Tracker(_)
+        | SessionError::Companion(_) => PyRuntimeError::new_err(text(error)),
     }
 }
 

@@ -67,7 +67,7 @@ fn table(name: &str) -> PyResult<Table> {
 impl Session {
     #[new]
     #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "those of the contract")]
-    #[pyo3(signature = (*, pid, children, interval, method, autostart, track_processes, track_system, discover_server, discover_cloud))]
+    #[pyo3(signature = (*, pid, children, interval, method, autostart, track_processes, track_system, discover_server, discover_cloud, companion=None))]
     fn new(
         pid: u32,
         children: bool,
@@ -78,6 +78,7 @@ impl Session {
         track_system: bool,
         discover_server: bool,
         discover_cloud: bool,
+        companion: Option<PathBuf>,
     ) -> PyResult<Self> {
         let interval = Interval::from_seconds(interval)
             .map_err(|error| PyValueError::new_err(format!("{error}; {}", error.hint())))?;
@@ -89,6 +90,7 @@ impl Session {
             autostart,
             discover_server,
             discover_cloud,
+            companion,
         })))
     }
 
@@ -159,7 +161,7 @@ impl Session {
     /// What was planned, as the constructor's arguments.
     #[getter]
     fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let Plan { config, pid, method, autostart, discover_server, discover_cloud } = &self.plan;
+        let Plan { config, pid, method, autostart, discover_server, discover_cloud, .. } = &self.plan;
         let interval = config.interval.seconds();
         // `interval=1` reads back as 1, as it was given.
         #[expect(clippy::cast_possible_truncation, reason = "whole, and at most 86,400")]
