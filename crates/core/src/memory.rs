@@ -4,8 +4,8 @@
 //! Out: PSS of the tree (between walks: the last PSS and the growth of RSS since), and the proved peak.
 //!
 //! A walk holds a lock that the job may need and takes milliseconds for a big process, so each process is
-//! walked for a hundredth of the time at most, and so are all together, but for a reserve that lets a tree
-//! which has just changed be walked as a whole: shares that were taken at different moments do not add up.
+//! walked for a hundredth of the time at most, and all together for a quarter of that, but for a reserve that lets
+//! a tree which has just changed be walked as a whole: shares that were taken at different moments do not add up.
 //! Those never walked and those that changed most come first.
 
 use crate::error::SourceError;
@@ -13,8 +13,12 @@ use crate::root::Root;
 use crate::source::procfs::{parse_pid_status, parse_smaps_rollup};
 use crate::tree::{Member, pid_path};
 
-/// A hundredth of the time may go into walks.
+/// A hundredth of the time may go into walks of one process, whose lock a walk holds.
 const SHARE: u64 = 100;
+/// A quarter of that may go into walks in all, which is what they cost the machine.
+const SHARE_IN_ALL: u64 = 400;
+/// A process alone whose RSS stays the same is walked this often, since others may come to share its libraries.
+const SETTLED_NS: u64 = 10_000_000_000;
 /// What may be saved up for a tree that changes.
 const RESERVE_NS: u64 = 100_000_000;
 
@@ -53,11 +57,12 @@ impl Held {
         }
     }
 
-    fn is_due(&self, now_ns: u64) -> bool {
-        self.refusals < MOST_REFUSALS
-            && self
-                .walk
-                .is_none_or(|walk| now_ns.saturating_sub(walk.at_ns) >= walk.cost_ns.saturating_mul(SHARE))
+    fn is_due(&self, now_ns: u64, is_alone: bool) -> bool {
+        let Some(walk) = self.walk else { return self.refusals < MOST_REFUSALS };
+        // Of a process that shares with no other one here, only a change of RSS changes the share.
+        let is_settled = is_alone && self.rss_kib == walk.rss_kib;
+        let rest_ns = if is_settled { SETTLED_NS } else { 0 }.max(walk.cost_ns.saturating_mul(SHARE));
+        self.refusals < MOST_REFUSALS && now_ns.saturating_sub(walk.at_ns) >= rest_ns
     }
 
     /// Those never walked first, then those that changed most, then the oldest walk.
@@ -164,11 +169,12 @@ impl Memory {
     }
 
     fn walk_those_due(&mut self, root: &Root, now_ns: u64) {
-        let mut due: Vec<usize> =
-            (0..self.held.len()).filter(|at| self.held.get(*at).is_some_and(|h| h.is_due(now_ns))).collect();
+        let is_alone = self.held.len() == 1;
+        let is_due = |at: &usize| self.held.get(*at).is_some_and(|held| held.is_due(now_ns, is_alone));
+        let mut due: Vec<usize> = (0..self.held.len()).filter(is_due).collect();
         due.sort_by_key(|at| std::cmp::Reverse(self.held.get(*at).map(Held::urgency)));
         let saved_ns =
-            self.last_walks_ns.map_or(RESERVE_NS, |then_ns| now_ns.saturating_sub(then_ns) / SHARE);
+            self.last_walks_ns.map_or(RESERVE_NS, |then_ns| now_ns.saturating_sub(then_ns) / SHARE_IN_ALL);
         self.last_walks_ns = Some(now_ns);
         let mut left_ns = self.left_ns.saturating_add(saved_ns).min(RESERVE_NS);
         for at in due {
@@ -261,7 +267,7 @@ mod tests {
     fn a_costly_walk_is_not_repeated_for_a_hundred_times_its_cost() {
         let walk = Walk { at_ns: 1_000, cost_ns: 7_000_000, pss_kib: 1, rss_kib: 1 };
         let held = Held { walk: Some(walk), ..Held::default() };
-        assert!(!held.is_due(600_000_000));
-        assert!(held.is_due(700_001_000));
+        assert!(!held.is_due(600_000_000, false));
+        assert!(held.is_due(700_001_000, false));
     }
 }

@@ -39,6 +39,8 @@ pub enum Access {
     Pread(String),
     /// Seek to the start of a kept directory, and list it.
     List(String),
+    /// fstat of a kept directory.
+    Links(String),
     /// statvfs of a mount point.
     Statvfs(String),
     /// A poll for changes of a kept file.
@@ -255,6 +257,16 @@ impl Root {
             pids.sort_unstable();
         }
         Ok(())
+    }
+
+    /// Links to `/proc`, among which the kernel counts its processes; a recorded tree has no such count.
+    #[must_use]
+    pub fn proc_links(&self) -> Option<u64> {
+        if self.is_recorded() {
+            return None;
+        }
+        self.note(|| Access::Links("/proc".to_owned()));
+        rustix::fs::fstat(&self.proc).ok().map(|found| found.st_nlink)
     }
 
     /// Names in a directory, unsorted; empty where it does not exist.

@@ -172,7 +172,7 @@ impl Tracker {
         let thread = std::thread::Builder::new()
             .name("resource-tracker".to_owned())
             .stack_size(256 << 10)
-            .spawn(move || match Engine::start(Arc::new(root), config, target, &shared) {
+            .spawn(move || match Engine::start(Arc::new(root), config, target) {
                 Ok(engine) => {
                     let _ = ready.send(Ok(engine.started_at()));
                     sampler::run(engine, target, &shared, sinks);
