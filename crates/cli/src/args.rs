@@ -45,6 +45,7 @@ pub enum Command {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct RecordArgs {
     /// Time between two rows, 0.001 to 86400
     #[arg(short, long, value_name = "SECONDS", env = "RESOURCE_TRACKER_INTERVAL", default_value = "1", value_parser = interval, allow_hyphen_values = true)]

@@ -47,7 +47,7 @@ fn in_history(name: &str) -> Result<PathBuf, Failure> {
         return Ok(PathBuf::from(name));
     };
     // What looks like a path is one, and its own error says more than the history's.
-    if name.contains('/') || name.ends_with(".gz") || name.ends_with(".json") {
+    if name.contains('/') || Path::new(name).extension().is_some() {
         return Ok(PathBuf::from(name));
     }
     let entry = history.find(name).map_err(|error| {

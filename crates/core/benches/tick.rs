@@ -65,6 +65,7 @@ struct Floor {
     base: OwnedFd,
     kept: BTreeMap<String, OwnedFd>,
     buffer: Vec<u8>,
+    space: Vec<MaybeUninit<u8>>,
 }
 
 impl Floor {
@@ -76,6 +77,7 @@ impl Floor {
             proc: open("/proc", OFlags::RDONLY | OFlags::DIRECTORY),
             base: open("/", OFlags::PATH | OFlags::DIRECTORY),
             buffer: vec![0; 1 << 16],
+            space: vec![MaybeUninit::uninit(); 1 << 15],
         }
     }
 
@@ -101,8 +103,7 @@ impl Floor {
                 }
                 Access::List(_) => {
                     rustix::fs::seek(&self.proc, SeekFrom::Start(0)).unwrap();
-                    let mut space = [MaybeUninit::<u8>::uninit(); 1 << 15];
-                    let mut entries = RawDir::new(&self.proc, &mut space);
+                    let mut entries = RawDir::new(&self.proc, &mut self.space);
                     while let Some(entry) = entries.next() {
                         black_box(entry.unwrap().ino());
                     }
@@ -152,7 +153,7 @@ fn list(accesses: &[Access]) -> String {
         };
         *counts.entry(line).or_default() += 1;
     }
-    counts.iter().map(|(line, count)| format!("  {count:>6} × {line}\n")).collect()
+    counts.iter().map(|(line, count)| format!("  {count:>6} × {line}")).collect::<Vec<_>>().join("\n")
 }
 
 fn measure(processes: usize, rounds: usize) -> (f64, f64) {
@@ -194,7 +195,7 @@ fn measure(processes: usize, rounds: usize) -> (f64, f64) {
         "{processes} processes: tick {tick_ms:.3} ms, floor {floor_ms:.3} ms, ratio {:.2}",
         tick_ms / floor_ms
     );
-    print!("{}", list(&accesses));
+    println!("{}", list(&accesses));
     (tick_ms, floor_ms)
 }
 

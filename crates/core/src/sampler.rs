@@ -251,12 +251,8 @@ impl Engine {
     /// Rates of the snapshot that is in `after`, or the first points from `before` at the start.
     fn add_usage_points(&mut self, is_end: bool) -> (Option<f64>, Option<f64>) {
         let snapshot = if self.after.at == Moment::default() { &self.before } else { &self.after };
-        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         let at = Within::at(snapshot.at.monotonic_ns);
-        let system = snapshot.cpu.and_then(|cpu| {
-            let ticks = cpu.user_ticks.saturating_add(cpu.nice_ticks).saturating_add(cpu.system_ticks);
-            self.system_usage.add(at, ticks.saturating_mul(tick_ns), Counter::Stepping)
-        });
+        let system = snapshot.cpu.and_then(|cpu| self.system_usage.add(at, cpu.busy_ns(), Counter::Stepping));
         let was_stepping = self.before.job.is_none_or(|job| job.cpu.steps);
         let process = snapshot.job.and_then(|job| {
             let counter = match job.cpu.steps || was_stepping {

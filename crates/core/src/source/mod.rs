@@ -10,6 +10,7 @@ use crate::snapshot::{Moment, Snapshot};
 
 pub mod cgroup;
 pub mod procfs;
+pub mod replay;
 
 /// One interface of the host: a kernel file, a cgroup, a GPU library, or a replay of them.
 pub trait Source: Send {
