@@ -28,6 +28,7 @@ pub mod output;
 pub mod recommend;
 pub mod record;
 pub mod recording;
+pub mod recover;
 pub mod root;
 pub mod sampler;
 pub mod snapshot;

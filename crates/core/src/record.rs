@@ -85,6 +85,11 @@ impl Rows {
         Ok((Self { path: path.to_owned() }, Box::new(JournalSink(journal))))
     }
 
+    /// The rows in a journal that a dead tracker left.
+    pub(crate) fn left_at(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
     /// What a journal says about its recording, before it has an end.
     #[must_use]
     pub fn about(metadata: &Metadata, run: &Run) -> Value {
@@ -120,7 +125,7 @@ impl Rows {
 }
 
 /// When a process started: with its pid, who it is.
-fn start_ticks(pid: u32) -> Option<u64> {
+pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     let mut buffer = Vec::new();
     let root = Root::host().ok()?;
     let text = root.read(pid_path(pid, "stat").as_str(), &mut buffer).ok()?;

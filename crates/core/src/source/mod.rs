@@ -68,6 +68,11 @@ impl Machine {
         }
     }
 
+    /// Names of all sources.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.listing.iter().chain(&self.sources).map(|source| source.name())
+    }
+
     /// There is a GPU, and no source here that reads it.
     #[must_use]
     pub const fn has_unread_gpu(&self) -> bool {
