@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use resource_tracker::config::{Config, CpuSource, Interval};
 
@@ -42,6 +43,20 @@ pub enum Command {
     /// Write a recording in another format
     #[command(after_help = "Example:\n  resource-tracker export last --format csv -o run.csv")]
     Export(ExportArgs),
+    /// List the runs in the history, newest first
+    #[command(after_help = "Example:\n  resource-tracker list --job train")]
+    List(ListArgs),
+    /// List the cheapest cloud servers that fit
+    #[command(
+        after_help = "Examples:\n  resource-tracker servers --cpu 2 --memory 4096\n  resource-tracker servers --cpu 8 --memory 65536 --gpu 1 --vram 16384 --continent Europe"
+    )]
+    Servers(Box<ServersArgs>),
+    /// Show this machine, its limits, its cloud, and which sources of figures work here
+    #[command(after_help = "Example:\n  resource-tracker info --json")]
+    Info(InfoArgs),
+    /// Show or refresh the catalogue of servers
+    #[command(subcommand)]
+    Catalog(CatalogCommand),
     /// Record for the program that started us
     #[command(hide = true)]
     Companion {
@@ -50,7 +65,123 @@ pub enum Command {
     },
 }
 
+#[derive(Debug, Subcommand)]
+pub enum CatalogCommand {
+    /// Show which catalogues there are, and as of when
+    Info(JsonArgs),
+    /// Fetch the current catalogue from the Keeper
+    #[command(after_help = "Example:\n  resource-tracker catalog update --region aws~eu-west-1")]
+    Update(UpdateArgs),
+}
+
 #[derive(Args, Debug)]
+pub struct JsonArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct UpdateArgs {
+    /// Fetch the prices of this region too, such as aws~eu-west-1; may be given more than once
+    #[arg(long = "region", value_name = "REGION")]
+    pub regions: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// Only runs of this job
+    #[arg(short, long, value_name = "NAME")]
+    pub job: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct InfoArgs {
+    /// Send nothing over the network
+    #[arg(long, env = "RESOURCE_TRACKER_OFFLINE", value_parser = FalseyValueParser::new())]
+    pub offline: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ServersArgs {
+    /// CPUs at least
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub cpu: f64,
+    /// Memory in MB at least
+    #[arg(long, value_name = "MB", allow_negative_numbers = true)]
+    pub memory: f64,
+    /// GPUs at least
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub gpu: Option<f64>,
+    /// GPU memory in MB at least, all GPUs together
+    #[arg(long, value_name = "MB", allow_negative_numbers = true)]
+    pub vram: Option<f64>,
+    #[command(flatten)]
+    pub filters: FilterArgs,
+    /// How many servers to list
+    #[arg(short, value_name = "N", default_value = "10")]
+    pub n: usize,
+    /// Send nothing over the network
+    #[arg(long, env = "RESOURCE_TRACKER_OFFLINE", value_parser = FalseyValueParser::new())]
+    pub offline: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a server must be, beside its size. Each may be given more than once.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Filters")]
+pub struct FilterArgs {
+    /// Of this vendor: aws, azure, gcp, hcloud, upcloud, vultr, …
+    #[arg(long, value_name = "ID")]
+    pub vendor_id: Vec<String>,
+    /// In this region, at its price
+    #[arg(long, value_name = "REGION")]
+    pub region: Vec<String>,
+    /// In this country, by code or name
+    #[arg(long, value_name = "COUNTRY")]
+    pub country: Vec<String>,
+    /// On this continent
+    #[arg(long, value_name = "CONTINENT")]
+    pub continent: Vec<String>,
+    /// With this CPU architecture: `x86_64`, arm64
+    #[arg(long, value_name = "NAME")]
+    pub architecture: Vec<String>,
+    /// With CPUs that are Dedicated, Shared or Burstable
+    #[arg(long, value_name = "KIND")]
+    pub cpu_allocation: Vec<String>,
+    /// With CPUs of this maker
+    #[arg(long, value_name = "NAME")]
+    pub cpu_manufacturer: Vec<String>,
+    /// With this GPU
+    #[arg(long, value_name = "MODEL")]
+    pub gpu_model: Vec<String>,
+    /// That meets this framework; only the Keeper knows
+    #[arg(long, value_name = "ID")]
+    pub compliance_framework_id: Vec<String>,
+    /// With this much local storage at least
+    #[arg(long, value_name = "GB", allow_negative_numbers = true)]
+    pub storage_size: Option<f64>,
+    /// That costs this much an hour at most
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    pub max_price: Option<f64>,
+    /// Spot prices count too
+    #[arg(long)]
+    pub spot: bool,
+}
+
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct RecordArgs {
     /// Time between two rows, 0.001 to 86400
     #[arg(short, long, value_name = "SECONDS", env = "RESOURCE_TRACKER_INTERVAL", default_value = "1", value_parser = interval, allow_hyphen_values = true)]
@@ -59,7 +190,7 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "FILE", env = "RESOURCE_TRACKER_OUTPUT")]
     pub output: Option<PathBuf>,
     /// Keep no recording
-    #[arg(long, env = "RESOURCE_TRACKER_NO_SAVE", conflicts_with = "output")]
+    #[arg(long, env = "RESOURCE_TRACKER_NO_SAVE", value_parser = FalseyValueParser::new(), conflicts_with = "output")]
     pub no_save: bool,
     /// Write rows as CSV while they come; `-` is standard error
     #[arg(long, value_name = "FILE", env = "RESOURCE_TRACKER_CSV")]
@@ -71,14 +202,20 @@ pub struct RecordArgs {
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = tag)]
     pub tags: Vec<(String, String)>,
     /// Follow the process alone, not its children
-    #[arg(long, env = "RESOURCE_TRACKER_NO_CHILDREN")]
+    #[arg(long, env = "RESOURCE_TRACKER_NO_CHILDREN", value_parser = FalseyValueParser::new())]
     pub no_children: bool,
     /// Leave out the figures of the whole machine
-    #[arg(long, env = "RESOURCE_TRACKER_NO_SYSTEM")]
+    #[arg(long, env = "RESOURCE_TRACKER_NO_SYSTEM", value_parser = FalseyValueParser::new())]
     pub no_system: bool,
     /// Print nothing of our own
-    #[arg(short, long, env = "RESOURCE_TRACKER_QUIET")]
+    #[arg(short, long, env = "RESOURCE_TRACKER_QUIET", value_parser = FalseyValueParser::new())]
     pub quiet: bool,
+    /// Keep this many runs in the history
+    #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_KEEP_RUNS", default_value = "1000")]
+    pub keep_runs: usize,
+    /// Send nothing over the network: do not ask which cloud this is
+    #[arg(long, env = "RESOURCE_TRACKER_OFFLINE", value_parser = FalseyValueParser::new())]
+    pub offline: bool,
     /// Where CPU time may come from; for tests
     #[arg(long, hide = true, value_enum, default_value = "best", env = "RESOURCE_TRACKER_CPU_SOURCE")]
     pub cpu_source: CpuSourceArg,
@@ -113,7 +250,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub record: RecordArgs,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -144,7 +281,7 @@ pub struct ProcessArgs {
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub pid: Option<u32>,
     /// Follow the process alone, not its children
-    #[arg(long, env = "RESOURCE_TRACKER_NO_CHILDREN")]
+    #[arg(long, env = "RESOURCE_TRACKER_NO_CHILDREN", value_parser = FalseyValueParser::new())]
     pub no_children: bool,
 }
 
@@ -160,7 +297,7 @@ pub struct ExportArgs {
     pub recording: String,
     /// The format to write
     #[arg(long, value_enum, default_value = "csv")]
-    pub format: Format,
+    pub format: FormatArg,
     /// Where to write; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
@@ -173,9 +310,15 @@ pub struct ExportArgs {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Format {
+pub enum FormatArg {
     /// The combined table
     Csv,
+    /// The whole recording
+    Json,
+    /// The combined table, an object a line
+    Jsonl,
+    /// The combined table
+    Parquet,
 }
 
 fn interval(text: &str) -> Result<Interval, String> {

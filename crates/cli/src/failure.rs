@@ -4,6 +4,8 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use resource_tracker::catalog::CatalogError;
+use resource_tracker::history::HistoryError;
 use resource_tracker::wrap::WrapError;
 use thiserror::Error;
 
@@ -44,6 +46,18 @@ impl Failure {
     /// Any other error.
     pub fn new(error: impl Error + 'static, hint: Option<&'static str>) -> Self {
         Self { error: Box::new(error), hint, code: 1 }
+    }
+}
+
+impl From<CatalogError> for Failure {
+    fn from(error: CatalogError) -> Self {
+        Self { hint: error.hint(), code: if error.is_usage() { 2 } else { 1 }, error: Box::new(error) }
+    }
+}
+
+impl From<HistoryError> for Failure {
+    fn from(error: HistoryError) -> Self {
+        Self { hint: error.hint(), code: 1, error: Box::new(error) }
     }
 }
 

@@ -6,8 +6,10 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use resource_tracker::allocation::allocation;
+use resource_tracker::cloud::{self, CloudInfo};
 use resource_tracker::config::Config;
 use resource_tracker::history::{self, Entry, History};
 use resource_tracker::host;
@@ -26,6 +28,8 @@ use crate::sinks::{CsvSink, CsvTables};
 /// A recording that will be kept, or not.
 pub struct Keeper {
     config: Config,
+    offline: bool,
+    keep_runs: usize,
     run: Run,
     place: Place,
     rows: Option<Rows>,
@@ -67,7 +71,9 @@ impl Keeper {
         if let Some(path) = &args.csv {
             sinks.push(csv_sink(path, args.no_system).map_err(|error| Failure::output(path, error))?);
         }
-        let mut keeper = Self { config: args.config(), run, place, rows: None, warning: None };
+        let (offline, keep_runs) = (args.offline, args.keep_runs);
+        let mut keeper =
+            Self { config: args.config(), offline, keep_runs, run, place, rows: None, warning: None };
         keeper.start_rows(history.as_ref(), &id, &mut sinks);
         Ok((keeper, sinks))
     }
@@ -114,16 +120,18 @@ impl Keeper {
         let Some(rows) = self.rows else { return (None, warnings) };
         let mut run = self.run;
         set_ending(&mut run);
-        let head = head_of(&self.config, run, tracker, pid);
+        let mut head = head_of(&self.config, run, tracker, pid);
+        head.cloud_info = cloud_info(self.offline);
         let written = match self.place {
             Place::File { output, path } => {
                 write_file(*output, &rows, &head).map(|()| path).map_err(|error| error.to_string())
             }
             Place::History { history, id } => {
                 let entry = Entry::new(&id, &head, tracker.summary().stats().ok());
-                history
-                    .store(&entry, |file| rows.write_snapshot(file, &head))
-                    .map_err(|error| with_cause(&error))
+                let stored = history.store(&entry, |file| rows.write_snapshot(file, &head));
+                // Old runs that cannot be removed now can be the next time.
+                let _ = history.prune_sometimes(self.keep_runs, SystemTime::now());
+                stored.map_err(|error| with_cause(&error))
             }
             Place::Nowhere => return (None, warnings),
         };
@@ -155,6 +163,15 @@ fn head_of(config: &Config, mut run: Run, tracker: &Tracker, pid: u32) -> Head {
         info
     });
     head
+}
+
+/// What the discovery that began with the job has found; `None` while it has not ended.
+fn cloud_info(offline: bool) -> Option<serde_json::Map<String, serde_json::Value>> {
+    let found = cloud::known(offline)?;
+    match serde_json::to_value(CloudInfo::new(&found)) {
+        Ok(serde_json::Value::Object(info)) => Some(info),
+        _ => None,
+    }
 }
 
 fn write_file(output: Output, rows: &Rows, head: &Head) -> io::Result<()> {

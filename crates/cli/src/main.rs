@@ -8,8 +8,11 @@ mod args;
 mod companion;
 mod export;
 mod failure;
+mod info;
 mod keep;
+mod past;
 mod run;
+mod servers;
 mod show;
 mod sinks;
 
@@ -49,6 +52,10 @@ fn command() -> u8 {
         Command::Process(args) => run::process(&args),
         Command::System(args) => run::system(&args),
         Command::Export(args) => export::export(&args),
+        Command::List(args) => past::list(&args),
+        Command::Servers(args) => servers::servers(&args),
+        Command::Info(args) => info::info(&args),
+        Command::Catalog(command) => servers::catalog(&command),
         Command::Companion { orders } => companion::serve(&orders),
     };
     match done {

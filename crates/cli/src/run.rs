@@ -2,6 +2,7 @@
 
 use std::fs::File;
 
+use resource_tracker::cloud;
 use resource_tracker::config::Config;
 use resource_tracker::metric::Table;
 use resource_tracker::record;
@@ -21,7 +22,8 @@ use crate::sinks::{CsvSink, CsvTables};
 pub fn run(args: &RunArgs, ignored_at_start: &[i32]) -> Result<u8, Failure> {
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let (keeper, sinks) = Keeper::open(&args.record, Some(words))?;
-    let done = wrap::run(&args.command, args.record.config(), sinks, ignored_at_start)?;
+    let discover = || cloud::discover_in_background(args.record.offline);
+    let done = wrap::run(&args.command, args.record.config(), sinks, ignored_at_start, discover)?;
     let (recording, warnings) =
         keeper.finish(&done.tracker, done.pid, |run| record::set_ending(run, done.ending));
     if !args.record.quiet {
@@ -36,6 +38,7 @@ pub fn run(args: &RunArgs, ignored_at_start: &[i32]) -> Result<u8, Failure> {
 /// Follows a process.
 pub fn attach(args: &AttachArgs) -> Result<u8, Failure> {
     let (keeper, sinks) = Keeper::open(&args.record, wrap::command_of(args.pid))?;
+    cloud::discover_in_background(args.record.offline);
     let tracker = wrap::attach(args.pid, args.record.config(), sinks).map_err(Failure::without_a_job)?;
     let (recording, warnings) = keeper.finish(&tracker, args.pid, |run| {
         run.status = Some(if tracker.state() == State::Exited { Status::Ended } else { Status::Detached });

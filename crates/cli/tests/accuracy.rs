@@ -2,7 +2,7 @@
 //!
 //! The truth is a cpuacct group that each test makes, which needs root and cgroup v1: both are there on the
 //! machines that run these tests, and a machine without them fails here instead of skipping.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
 

@@ -25,7 +25,7 @@ impl Usage {
     /// must not make the job look busier than the machine can be.
     ///
     /// A counter that steps (a scheduler tick, 10 ms in `/proc/stat`) says nothing over a shorter time than
-    /// [`STEADY_NS`]: `None` until then.
+    /// 0.1 s: `None` until then.
     pub fn add(&mut self, within: Within, cpu_ns: u64, counter: Counter) -> Option<f64> {
         let at_ns = within.end_ns;
         // The youngest point that is old enough for a counter that steps, and all that are younger.

@@ -203,6 +203,16 @@ impl History {
         self.directory.join(format!("{id}{JOURNAL_SUFFIX}"))
     }
 
+    /// Runs that are not finished: their trackers run, or have died.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be read.
+    pub fn unfinished(&self) -> Result<Vec<String>, HistoryError> {
+        let names = self.file_names()?;
+        Ok(names.iter().filter_map(|name| Some(id_of(name, JOURNAL_SUFFIX)?.to_owned())).collect())
+    }
+
     fn entry_path(&self, id: &str) -> PathBuf {
         self.directory.join(format!("{id}{ENTRY_SUFFIX}"))
     }
@@ -357,6 +367,20 @@ impl History {
         }
         self.remove_leftovers(now)?;
         Ok(removed)
+    }
+
+    /// As [`prune`](Self::prune), but does nothing before there are a tenth more runs than are kept: a look at the
+    /// names is all that it costs at the end of most runs.
+    ///
+    /// # Errors
+    ///
+    /// Those of `prune`.
+    pub fn prune_sometimes(&self, runs: usize, now: SystemTime) -> Result<usize, HistoryError> {
+        let kept = self.file_names()?.iter().filter(|name| id_of(name, ENTRY_SUFFIX).is_some()).count();
+        if kept <= runs + runs / 10 {
+            return Ok(0);
+        }
+        self.prune(Keep { runs: Some(runs), age: None }, now)
     }
 
     fn remove_leftovers(&self, now: SystemTime) -> Result<(), HistoryError> {

@@ -31,6 +31,7 @@ pub mod reading;
 pub mod recommend;
 pub mod record;
 pub mod recording;
+pub mod recover;
 pub mod root;
 pub mod sampler;
 pub mod session;

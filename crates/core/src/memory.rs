@@ -3,20 +3,24 @@
 //! In:  each member's RSS and its high-water mark at every look; PSS by walking a process's pages.
 //! Out: PSS of the tree (between walks: the last PSS and the growth of RSS since), and the proved peak.
 //!
-//! A walk holds a lock that the job may need and takes milliseconds for a big process, so each process is
-//! walked for a hundredth of the time at most, and so are all together, but for a reserve that lets a tree
-//! which has just changed be walked as a whole: shares that were taken at different moments do not add up.
-//! Those never walked and those that changed most come first.
+//! A walk holds a lock that the job may need and takes milliseconds for a big process, so that walks have a budget:
+//! a two-hundredth of the time, and a reserve that lets a tree which has just changed be walked as a whole, look
+//! after look, since shares that were taken at different moments do not add up. A process rests ten times as long
+//! as its walk took. Those never walked come first, then those whose walk is oldest.
 
 use crate::error::SourceError;
 use crate::root::Root;
 use crate::source::procfs::{parse_pid_status, parse_smaps_rollup};
 use crate::tree::{Member, pid_path};
 
-/// A hundredth of the time may go into walks.
-const SHARE: u64 = 100;
+/// A two-hundredth of the time may go into walks.
+const SHARE: u64 = 200;
+/// Whose lock was held for a walk is left alone for this many times as long.
+const REST: u64 = 10;
+/// A process alone whose RSS stays the same is walked this often, since others may come to share its libraries.
+const SETTLED_NS: u64 = 10_000_000_000;
 /// What may be saved up for a tree that changes.
-const RESERVE_NS: u64 = 100_000_000;
+const RESERVE_NS: u64 = 500_000_000;
 
 /// In the middle of an exec a process refuses everybody; one that always does is not asked for ever.
 const MOST_REFUSALS: u8 = 3;
@@ -53,18 +57,18 @@ impl Held {
         }
     }
 
-    fn is_due(&self, now_ns: u64) -> bool {
-        self.refusals < MOST_REFUSALS
-            && self
-                .walk
-                .is_none_or(|walk| now_ns.saturating_sub(walk.at_ns) >= walk.cost_ns.saturating_mul(SHARE))
+    fn is_due(&self, now_ns: u64, is_alone: bool) -> bool {
+        let Some(walk) = self.walk else { return self.refusals < MOST_REFUSALS };
+        // Of a process that shares with no other one here, only a change of RSS changes the share.
+        let is_settled = is_alone && self.rss_kib == walk.rss_kib;
+        let rest_ns = if is_settled { SETTLED_NS } else { 0 }.max(walk.cost_ns.saturating_mul(REST));
+        self.refusals < MOST_REFUSALS && now_ns.saturating_sub(walk.at_ns) >= rest_ns
     }
 
-    /// Those never walked first, then those that changed most, then the oldest walk.
-    fn urgency(&self) -> (bool, u64, u64) {
-        self.walk.map_or((true, self.rss_kib, 0), |walk| {
-            (false, self.rss_kib.abs_diff(walk.rss_kib), u64::MAX - walk.at_ns)
-        })
+    /// Those never walked first, then the oldest walk: what RSS shows of a change is counted meanwhile, what others
+    /// came to share is not.
+    fn walked_at_ns(&self) -> Option<u64> {
+        self.walk.map(|walk| walk.at_ns)
     }
 }
 
@@ -164,9 +168,10 @@ impl Memory {
     }
 
     fn walk_those_due(&mut self, root: &Root, now_ns: u64) {
-        let mut due: Vec<usize> =
-            (0..self.held.len()).filter(|at| self.held.get(*at).is_some_and(|h| h.is_due(now_ns))).collect();
-        due.sort_by_key(|at| std::cmp::Reverse(self.held.get(*at).map(Held::urgency)));
+        let is_alone = self.held.len() == 1;
+        let is_due = |at: &usize| self.held.get(*at).is_some_and(|held| held.is_due(now_ns, is_alone));
+        let mut due: Vec<usize> = (0..self.held.len()).filter(is_due).collect();
+        due.sort_by_key(|at| self.held.get(*at).and_then(Held::walked_at_ns));
         let saved_ns =
             self.last_walks_ns.map_or(RESERVE_NS, |then_ns| now_ns.saturating_sub(then_ns) / SHARE);
         self.last_walks_ns = Some(now_ns);
@@ -177,11 +182,11 @@ impl Memory {
             if left_ns < held.walk.map_or(1, |walk| walk.cost_ns) {
                 continue;
             }
-            let start_ns = monotonic_ns();
+            let start_ns = spent_ns();
             let text = root.read(pid_path(held.pid, "smaps_rollup").as_str(), &mut self.buffer);
             match text.map(parse_smaps_rollup) {
                 Ok(Ok(Some(found))) => {
-                    let cost_ns = monotonic_ns().saturating_sub(start_ns);
+                    let cost_ns = spent_ns().saturating_sub(start_ns);
                     held.refusals = 0;
                     // The walk is newer than `stat`, and may have found more.
                     held.rss_kib = found.rss_kib;
@@ -221,8 +226,9 @@ fn largest_rise_kib(before: &[Held], now: &[Held]) -> u64 {
         .unwrap_or(0)
 }
 
-fn monotonic_ns() -> u64 {
-    crate::snapshot::Moment::now().monotonic_ns
+/// What this thread has spent so far: on a busy machine a walk takes longer than it costs.
+fn spent_ns() -> u64 {
+    crate::sys::thread_cpu_ns().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -258,10 +264,10 @@ mod tests {
     }
 
     #[test]
-    fn a_costly_walk_is_not_repeated_for_a_hundred_times_its_cost() {
+    fn a_costly_walk_is_not_repeated_for_ten_times_its_cost() {
         let walk = Walk { at_ns: 1_000, cost_ns: 7_000_000, pss_kib: 1, rss_kib: 1 };
         let held = Held { walk: Some(walk), ..Held::default() };
-        assert!(!held.is_due(600_000_000));
-        assert!(held.is_due(700_001_000));
+        assert!(!held.is_due(60_000_000, false));
+        assert!(held.is_due(70_001_000, false));
     }
 }

@@ -9,8 +9,8 @@ use crate::config::Config;
 use crate::metric::Row;
 use crate::root::Root;
 use crate::sampler::{Engine, Target};
-use crate::summary::Scope;
-use crate::tracker::{Progress, TrackerError};
+use crate::snapshot::Moment;
+use crate::tracker::TrackerError;
 
 /// A baseline, and what comes after it.
 pub struct Meter {
@@ -31,14 +31,8 @@ impl Meter {
     /// [`TrackerError`] where the target or the host cannot be read.
     pub fn start(config: Config, target: Target) -> Result<Self, TrackerError> {
         let root = Arc::new(Root::host_as_guest().map_err(TrackerError::Host)?);
-        let scope = Scope {
-            process: config.track_processes,
-            system: config.track_system,
-            start_time: None,
-            interval_s: config.interval.seconds(),
-        };
         let config = Config { as_guest: true, ..config };
-        let engine = Engine::start(root, config, target, false, &Progress::unshared(scope));
+        let engine = Engine::start_in(root, config, target, false);
         let engine = engine.map_err(|source| match target {
             Target::Running(pid) => TrackerError::Target { pid, source },
             Target::Future | Target::None => TrackerError::Host(source),
@@ -48,7 +42,7 @@ impl Meter {
 
     /// The row from the last look, or the baseline, to now.
     pub fn row(&mut self) -> Row {
-        self.engine.tick(0, false)
+        self.engine.tick(Moment::now(), 0, false)
     }
 
     /// Whether the process that is followed has ended; a machine never does.

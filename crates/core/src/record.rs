@@ -98,6 +98,11 @@ impl Rows {
         &self.path
     }
 
+    /// The rows in a journal that a dead tracker left.
+    pub(crate) fn left_at(path: &Path) -> Self {
+        Self::of(path.to_owned())
+    }
+
     /// What a journal says about its recording, before it has an end.
     #[must_use]
     pub fn about(metadata: &Metadata, run: &Run) -> Value {

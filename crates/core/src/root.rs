@@ -42,6 +42,8 @@ pub enum Access {
     Pread(String),
     /// Seek to the start of a kept directory, and list it.
     List(String),
+    /// fstat of a kept directory.
+    Links(String),
     /// statvfs of a mount point.
     Statvfs(String),
     /// A poll for changes of a kept file.
@@ -301,6 +303,20 @@ impl Root {
             pids.sort_unstable();
         }
         Ok(())
+    }
+
+    /// Links to `/proc`, among which the kernel counts its processes; a recorded tree has no such count.
+    #[must_use]
+    pub fn proc_links(&self) -> Option<u64> {
+        if self.is_recorded() {
+            return None;
+        }
+        self.note(|| Access::Links("/proc".to_owned()));
+        let found = match &self.doors {
+            Some(doors) => rustix::fs::fstat(&doors.proc),
+            None => rustix::fs::stat("/proc"),
+        };
+        found.ok().map(|found| found.st_nlink)
     }
 
     /// Names in a directory, unsorted; empty where it does not exist.

@@ -74,7 +74,8 @@ pub enum Target {
 const PEEK_AT_LEAST_EVERY_NS: u64 = 10_000_000_000;
 const FIRST_PEEK_NS: u64 = 1_000_000;
 
-pub(crate) struct Engine {
+/// What makes a row of two looks; the sampling thread is a loop around it.
+pub struct Engine {
     root: Arc<Root>,
     config: Config,
     machine: Machine,
@@ -91,16 +92,25 @@ pub(crate) struct Engine {
     reaped: Vec<Reaped>,
     peek_ns: u64,
     rows: u64,
+    /// What did not go as it should at the start.
+    notes: Vec<String>,
 }
 
 impl Engine {
     /// Reads the baseline: what follows is counted from here.
-    pub(crate) fn start(
+    ///
+    /// # Errors
+    /// Where the process to follow is not there or cannot be read.
+    pub fn start(root: Arc<Root>, config: Config, target: Target) -> Result<Self, SourceError> {
+        Self::start_in(root, config, target, true)
+    }
+
+    /// The same from a thread of the host's, whose own time is the job's.
+    pub(crate) fn start_in(
         root: Arc<Root>,
         config: Config,
         target: Target,
         has_own_thread: bool,
-        progress: &Progress,
     ) -> Result<Self, SourceError> {
         let own_statm = (target == Target::Future).then(|| root.keep("/proc/self/statm").ok()).flatten();
         let mut engine = Self {
@@ -118,11 +128,12 @@ impl Engine {
             reaped: Vec::new(),
             peek_ns: FIRST_PEEK_NS,
             rows: 0,
+            notes: Vec::new(),
         };
         let at = Moment::now();
         engine.machine.read(at, &mut engine.before);
         match target {
-            Target::Running(pid) => engine.follow_running(pid, progress)?,
+            Target::Running(pid) => engine.follow_running(pid)?,
             // A job that has not started has spent nothing.
             Target::Future => {
                 let cpu = CpuTime { within: Within::at(at.monotonic_ns), ..CpuTime::default() };
@@ -133,16 +144,18 @@ impl Engine {
         engine.before.own = engine.own_cost();
         engine.add_usage_points(false);
         for (source, error) in &engine.before.failures {
-            progress.note(format!("{source}: {}", crate::tracker::with_causes(error)));
+            engine.notes.push(format!("{source}: {}", crate::tracker::with_causes(error)));
         }
         Ok(engine)
     }
 
-    pub(crate) const fn started_at(&self) -> Moment {
+    /// When the baseline was read.
+    #[must_use]
+    pub const fn started_at(&self) -> Moment {
         self.before.at
     }
 
-    fn follow_running(&mut self, pid: u32, progress: &Progress) -> Result<(), SourceError> {
+    fn follow_running(&mut self, pid: u32) -> Result<(), SourceError> {
         let mut job = Job::new(&self.root, pid, &self.config, None, Vec::new(), None);
         let place = self.place(pid);
         job.read(&self.root, &self.before, &[], place)?;
@@ -157,24 +170,22 @@ impl Engine {
                 if self.config.as_guest { counter::MOST_THREADS_AS_GUEST } else { counter::MOST_THREADS };
             match TreeCounter::for_running(&self.root, job.members(), own_thread, most) {
                 Ok(found) => counter = Some(found),
-                Err(why) => progress.note(why),
+                Err(why) => self.notes.push(why),
             }
         }
         job.count_from_here(&self.root, counter);
         let reading = job.read(&self.root, &self.before, &[], place)?;
-        progress.set_cpu_source(job.cpu_source());
         self.before.job = Some(reading);
         self.job = Some(job);
         Ok(())
     }
 
-    fn adopt(&mut self, pid: u32, counter: Option<TreeCounter>, progress: &Progress) {
+    fn adopt(&mut self, pid: u32, counter: Option<TreeCounter>) {
         if !self.config.track_processes {
             return;
         }
         let known = self.before.pids.clone().unwrap_or_default();
         let job = Job::new(&self.root, pid, &self.config, Some(std::process::id()), known, counter);
-        progress.set_cpu_source(job.cpu_source());
         self.job = Some(job);
         self.peek();
     }
@@ -212,8 +223,14 @@ impl Engine {
         }
     }
 
+    /// How CPU time is counted: `perf`, `cgroup` or `procfs`.
+    #[must_use]
+    pub fn cpu_source(&self) -> &'static str {
+        self.job.as_ref().map_or("procfs", Job::cpu_source)
+    }
+
     /// Looks at the job between two rows.
-    pub(crate) fn peek(&mut self) {
+    fn peek(&mut self) {
         let Some(mut job) = self.job.take() else { return };
         self.machine.list_processes(Moment::now(), &mut self.after);
         let reaped = std::mem::take(&mut self.reaped);
@@ -222,9 +239,8 @@ impl Engine {
         self.job = Some(job);
     }
 
-    /// Makes the row from the last look to now.
-    pub(crate) fn tick(&mut self, missed_ticks: u64, is_end: bool) -> Row {
-        let at = Moment::now();
+    /// Makes the row from the last look to this moment.
+    pub fn tick(&mut self, at: Moment, missed_ticks: u64, is_end: bool) -> Row {
         self.machine.read(at, &mut self.after);
         if let Some(mut job) = self.job.take() {
             let reaped = std::mem::take(&mut self.reaped);
@@ -256,12 +272,8 @@ impl Engine {
     /// Rates of the snapshot that is in `after`, or the first points from `before` at the start.
     fn add_usage_points(&mut self, is_end: bool) -> (Option<f64>, Option<f64>) {
         let snapshot = if self.after.at == Moment::default() { &self.before } else { &self.after };
-        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         let at = Within::at(snapshot.at.monotonic_ns);
-        let system = snapshot.cpu.and_then(|cpu| {
-            let ticks = cpu.user_ticks.saturating_add(cpu.nice_ticks).saturating_add(cpu.system_ticks);
-            self.system_usage.add(at, ticks.saturating_mul(tick_ns), Counter::Stepping)
-        });
+        let system = snapshot.cpu.and_then(|cpu| self.system_usage.add(at, cpu.busy_ns(), Counter::Stepping));
         let was_stepping = self.before.job.is_none_or(|job| job.cpu.steps);
         let process = snapshot.job.and_then(|job| {
             let counter = match job.cpu.steps || was_stepping {
@@ -296,6 +308,10 @@ pub(crate) fn run(
     progress: &Arc<Progress>,
     mut sinks: Vec<Box<dyn Sink>>,
 ) {
+    for note in std::mem::take(&mut engine.notes) {
+        progress.note(note);
+    }
+    progress.set_cpu_source(engine.cpu_source());
     let start = engine.started_at();
     let grid = Grid::new(start.wall_ns, start.monotonic_ns, engine.config.interval.ns());
     let watched = match target {
@@ -317,7 +333,10 @@ pub(crate) fn run(
         let wake = wait(&engine, progress, &watched, next_wake_ns(&engine, &tick, peek_at_ns));
         for order in progress.take_orders() {
             match order {
-                Order::Adopt { pid, counter } => engine.adopt(pid, counter, progress),
+                Order::Adopt { pid, counter } => {
+                    engine.adopt(pid, counter);
+                    progress.set_cpu_source(engine.cpu_source());
+                }
                 Order::Reaped(reaped) => engine.reaped.push(reaped),
                 Order::Ended { ended, own_rss_kib } => {
                     if let Some(job) = &mut engine.job {
@@ -337,7 +356,7 @@ pub(crate) fn run(
             let late = grid.next(last, now_ns);
             let missed = late.number.saturating_sub(last.map_or(0, |last| last + 1)).saturating_sub(1);
             last = Some(late.number - 1);
-            let row = engine.tick(missed, false);
+            let row = engine.tick(Moment::now(), missed, false);
             if hand_on(&row, progress, &mut sinks).is_break() {
                 return progress.set_state(State::Stopped);
             }
@@ -358,7 +377,7 @@ fn next_wake_ns(engine: &Engine, tick: &Tick, peek_at_ns: u64) -> u64 {
 }
 
 fn finish(mut engine: Engine, state: State, progress: &Arc<Progress>, sinks: &mut [Box<dyn Sink>]) {
-    let row = engine.tick(0, true);
+    let row = engine.tick(Moment::now(), 0, true);
     engine.coverage_notes(progress);
     let _ = hand_on(&row, progress, sinks);
     progress.set_state(state);

@@ -114,11 +114,6 @@ impl Progress {
         Self { inner: Mutex::new(inner), changed: Condvar::new(), ordered: Condvar::new(), bells }
     }
 
-    /// For looks that nobody waits for.
-    pub(crate) fn unshared(scope: Scope) -> Self {
-        Self::new(scope, None)
-    }
-
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic elsewhere leaves whole values behind: every change is one assignment.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -212,7 +207,7 @@ impl Tracker {
         let spawned = std::thread::Builder::new()
             .name("resource-tracker".to_owned())
             .stack_size(256 << 10)
-            .spawn(move || match Engine::start(Arc::new(root), config, target, true, &shared) {
+            .spawn(move || match Engine::start(Arc::new(root), config, target) {
                 Ok(engine) => {
                     let _ = ready.send(Ok(engine.started_at()));
                     sampler::run(engine, target, &shared, sinks);

@@ -136,7 +136,8 @@ pub struct Done {
 
 /// Runs `command` under a tracker until it ends.
 ///
-/// `ignored_at_start` are signals that were ignored when this program started, and are not any more.
+/// `ignored_at_start` are signals that were ignored when this program started, and are not any more. `once_started`
+/// is for work that must not hold the job up.
 ///
 /// # Errors
 /// [`WrapError`] where the command does not run; once it runs, nothing of ours ends it.
@@ -145,6 +146,7 @@ pub fn run(
     config: Config,
     sinks: Vec<Box<dyn Sink>>,
     ignored_at_start: &[i32],
+    once_started: impl FnOnce(),
 ) -> Result<Done, WrapError> {
     let signals = Signals::receive(ignored_at_start)?;
     let root = Root::host().map_err(|error| WrapError::Tracker(TrackerError::Host(error)))?;
@@ -158,6 +160,7 @@ pub fn run(
     let child = start(command, &signals, door)?;
     let pid = child.id();
     tracker.order(Order::Adopt { pid, counter });
+    once_started();
     let ended = wait_for_job(pid, &signals.descriptor, &root, &tracker);
     tracker.finish(Order::Ended { ended, own_rss_kib });
     reap(pid);

@@ -1,5 +1,4 @@
 //! What the tests of the command share: running it, and the truth about a job from the kernel.
-#![expect(clippy::allow_attributes, reason = "whether a part is used differs by test file")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::fs;

@@ -10,6 +10,7 @@ use crate::snapshot::{Moment, Snapshot};
 
 pub mod cgroup;
 pub mod procfs;
+pub mod replay;
 
 /// One interface of the host: a kernel file, a cgroup, a GPU library, or a replay of them.
 pub trait Source: Send {
@@ -65,6 +66,11 @@ impl Machine {
         for source in &mut self.listing {
             read_one(source.as_mut(), &self.root, snapshot);
         }
+    }
+
+    /// Names of all sources.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.listing.iter().chain(&self.sources).map(|source| source.name())
     }
 
     /// There is a GPU, and no source here that reads it.

@@ -24,9 +24,21 @@ impl Source for CpuSource {
 }
 
 /// The numbers in `/proc`.
+///
+/// Listing them is the dearest reading of a quiet machine. Nothing was started while the fork counter stands still,
+/// and nothing has ended while `/proc` has the same number of links (the kernel counts its processes there): then
+/// the last list is still true, and is not made again.
 #[derive(Debug, Default)]
 pub struct ProcessesSource {
+    listed: Option<(Signs, Vec<u32>)>,
     buffer: Vec<u8>,
+}
+
+/// What changes whenever the list does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Signs {
+    forks: u64,
+    links: u64,
 }
 
 impl Source for ProcessesSource {
@@ -35,8 +47,16 @@ impl Source for ProcessesSource {
     }
 
     fn read(&mut self, root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError> {
+        // Both are read before the list: what starts or ends meanwhile changes them once more.
+        let signs = snapshot.cpu.zip(root.proc_links()).map(|(cpu, links)| Signs { forks: cpu.forks, links });
         let mut pids = snapshot.pids.take().unwrap_or_default();
-        root.pids(&mut pids, &mut self.buffer)?;
+        match (&self.listed, signs) {
+            (Some((then, list)), Some(now)) if *then == now => pids.clone_from(list),
+            _ => {
+                root.pids(&mut pids, &mut self.buffer)?;
+                self.listed = signs.map(|signs| (signs, pids.clone()));
+            }
+        }
         snapshot.pids = Some(pids);
         Ok(())
     }

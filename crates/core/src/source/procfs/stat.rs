@@ -22,6 +22,18 @@ pub struct Stat {
     pub cpus: u32,
 }
 
+impl Stat {
+    /// User (nice included) and system time of the machine.
+    #[must_use]
+    pub fn busy_ns(&self) -> u64 {
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        self.user_ticks
+            .saturating_add(self.nice_ticks)
+            .saturating_add(self.system_ticks)
+            .saturating_mul(tick_ns)
+    }
+}
+
 /// Parses `/proc/stat`.
 ///
 /// # Errors

@@ -1,0 +1,50 @@
+# `make test` is all that a fresh machine needs: it installs what the tests want, and runs them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+VENV := $(CURDIR)/.venv
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+PACKAGES := gcc libc6-dev make procps python3 python3-venv strace util-linux
+
+.PHONY: help setup test check test-rust test-interop bench deny generate clean
+
+help: ## what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: ## what the tests need, from Debian and PyPI
+	@missing=$$(for package in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
+	if [ -n "$$missing" ]; then \
+	  $(SUDO) apt-get update -qq; \
+	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+
+test: setup check test-rust test-interop ## everything that must pass
+
+check: ## formatting, lints, docs, licences and advisories
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p resource-tracker --all-targets --features parquet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+test-rust: setup ## the tests of core and command
+	cargo test --workspace --features resource-tracker/parquet
+
+test-interop: setup ## recordings exchanged with the original package
+	tests/interop/run.sh $(VENV)/interop
+
+bench: ## budgets: cost of a tick, of a run, of reading recordings
+	cargo bench -p resource-tracker --bench tick
+	cargo bench -p resource-tracker --bench recording
+	benches/command.py
+
+deny: ## licences and sources of what we depend on (installs cargo-deny)
+	command -v cargo-deny >/dev/null || cargo install --locked --quiet cargo-deny
+	cargo deny check bans licenses sources
+
+generate: ## files that are made from the code
+	UPDATE_GENERATED=1 cargo test -p resource-tracker --lib metric
+	UPDATE_GENERATED=1 cargo test -p resource-tracker --test hosts golden
+
+clean:
+	cargo clean
+	rm -rf $(VENV)

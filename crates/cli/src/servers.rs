@@ -1,0 +1,133 @@
+//! `servers` and `catalog`: what the catalogue says.
+
+use std::fmt::Write as _;
+
+use resource_tracker::catalog::{self, Answer, Catalog, Query, Server, Settings, Source};
+use serde_json::json;
+
+use crate::args::{CatalogCommand, FilterArgs, ServersArgs};
+use crate::failure::Failure;
+use crate::show::{self, Table};
+
+/// Lists servers that fit.
+pub fn servers(args: &ServersArgs) -> Result<u8, Failure> {
+    let mut query = Query::new(args.cpu, args.memory).top(args.n);
+    (query.gpu, query.vram_mb) = (args.gpu, args.vram);
+    let query = with_filters(query, &args.filters)?;
+    let settings = if args.offline { Settings::offline() } else { Settings::from_env() };
+    let answer = Catalog::new(settings).servers(&query)?;
+    if args.json { show::json(&answer) } else { show::text(&table(&answer)) }
+}
+
+fn with_filters(mut query: Query, args: &FilterArgs) -> Result<Query, Failure> {
+    let lists = [
+        ("vendor_id", &args.vendor_id),
+        ("region", &args.region),
+        ("country", &args.country),
+        ("continent", &args.continent),
+        ("architecture", &args.architecture),
+        ("cpu_allocation", &args.cpu_allocation),
+        ("cpu_manufacturer", &args.cpu_manufacturer),
+        ("gpu_model", &args.gpu_model),
+        ("compliance_framework_id", &args.compliance_framework_id),
+    ];
+    for (name, values) in lists.into_iter().filter(|(_, values)| !values.is_empty()) {
+        query = query.filter(name, json!(values))?;
+    }
+    for (name, value) in [("storage_size", args.storage_size), ("max_price", args.max_price)] {
+        if let Some(value) = value {
+            // JSON has no NaN; the filter refuses null where a number is wanted.
+            query = query
+                .filter(name, if value.is_finite() { json!(value) } else { json!(value.to_string()) })?;
+        }
+    }
+    if args.spot { Ok(query.filter("spot", true)?) } else { Ok(query) }
+}
+
+fn table(answer: &Answer) -> String {
+    let source = match answer.source {
+        Source::Keeper => format!("from the Keeper, {}", answer.as_of),
+        Source::Updated => format!("from the catalogue that was fetched on {}", answer.as_of),
+        Source::Embedded => format!("from the catalogue in this program, collected on {}", answer.as_of),
+    };
+    if answer.servers.is_empty() {
+        return format!("no server fits ({source})\n");
+    }
+    let mut table =
+        Table::new(&["vendor", "server", ">vCPUs", ">memory", "GPU", "CPU", "region", ">USD/h", ">spot"]);
+    for server in &answer.servers {
+        let number = |name: &str| server.number(name);
+        let text = |name: &str| server.text(name).unwrap_or_default();
+        let gpus = number("gpu_count").filter(|count| *count > 0.0);
+        let price = |value: Option<f64>| value.map(|usd| format!("{usd:.4}")).unwrap_or_default();
+        table.row([
+            text("vendor_id").to_owned(),
+            name_of(server),
+            number("vcpus").map(|cpus| cpus.to_string()).unwrap_or_default(),
+            number("memory_amount").map(|mib| show::bytes(mib * 1_048_576.0)).unwrap_or_default(),
+            gpus.map(|count| format!("{count} × {}", text("gpu_model"))).unwrap_or_default(),
+            format!("{} {}", text("cpu_allocation"), text("cpu_architecture")),
+            server.price_region().unwrap_or_default().to_owned(),
+            price(server.ondemand_usd()),
+            price(server.spot_usd()),
+        ]);
+    }
+    let dates: Vec<_> =
+        answer.dates.iter().map(|date| format!("{} {}", date.vendor_id, date.as_of)).collect();
+    let mut text = format!("{table}\n{source}");
+    if !dates.is_empty() {
+        let _ = write!(text, "; prices as of: {}", dates.join(", "));
+    }
+    if let Some(reason) = &answer.fallback_reason {
+        let _ = write!(text, "\nwithout the Keeper: {reason}");
+    }
+    text.push('\n');
+    text
+}
+
+fn name_of(server: &Server) -> String {
+    server.text("api_reference").or(server.text("server_id")).unwrap_or_default().to_owned()
+}
+
+/// Shows or refreshes the catalogue.
+pub fn catalog(command: &CatalogCommand) -> Result<u8, Failure> {
+    match command {
+        CatalogCommand::Info(args) => {
+            let info = catalog::info(&Settings::from_env())?;
+            if args.json {
+                return show::json(&info);
+            }
+            let mut table = Table::new(&["vendor", ">servers", ">prices", ">regions", "as of"]);
+            for vendor in &info.vendors {
+                table.row([
+                    vendor.date.vendor_id.clone(),
+                    vendor.servers.to_string(),
+                    vendor.prices.to_string(),
+                    vendor.regions.to_string(),
+                    vendor.date.as_of.clone(),
+                ]);
+            }
+            let updated = info.updated.as_ref().map_or_else(
+                || "never fetched anew; `resource-tracker catalog update` does".to_owned(),
+                |updated| format!("fetched anew on {}: {} servers", updated.as_of, updated.servers),
+            );
+            show::text(&format!(
+                "{table}\ncollected on {}, {} bytes in this program; {updated}\n",
+                info.collected, info.size_bytes
+            ))
+        }
+        CatalogCommand::Update(args) => {
+            let report = catalog::update(&Settings::from_env(), &args.regions, &mut |step| {
+                show::progress(&step.to_string());
+            })?;
+            if args.json {
+                return show::json(&report);
+            }
+            show::text(if report.changed {
+                "the catalogue was fetched anew\n"
+            } else {
+                "the catalogue has not changed\n"
+            })
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What each command prints, byte for byte, and what it says about wrong input.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use support::{open_folder, python, text, tracker};
+
+/// Runs the command with nothing of the user's and without a network; exit code, standard output and error.
+fn shown(home: &Path, arguments: &[&str]) -> String {
+    let mut command = tracker(home);
+    command.env("RESOURCE_TRACKER_OFFLINE", "1").env("XDG_CACHE_HOME", home.join("cache")).args(arguments);
+    let output = command.output().unwrap();
+    let part = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    format!(
+        "exit: {:?}\n-- stdout --\n{}\n-- stderr --\n{}",
+        output.status.code(),
+        part(&output.stdout),
+        part(&output.stderr)
+    )
+}
+
+#[test]
+fn an_interval_that_cannot_be_kept_is_refused_with_a_hint() {
+    let home = open_folder();
+    insta::assert_snapshot!(shown(home.path(), &["run", "-i", "0", "--", "true"]), @r"
+    exit: Some(2)
+    -- stdout --
+
+    -- stderr --
+    error: invalid value '0' for '--interval <SECONDS>': interval `0` is out of range
+
+    hint: give seconds between 0.001 and 86400
+
+    For more information, try '--help'.
+    ");
+    for wrong in ["-1", "nan", "inf", "0.0001", "86401", "x", ""] {
+        let shown = shown(home.path(), &["run", "-i", wrong, "--", "true"]);
+        assert!(shown.starts_with("exit: Some(2)") && shown.contains("error: "), "{wrong}: {shown}");
+    }
+}
+
+#[test]
+fn no_command_and_unknown_options_are_wrong_usage() {
+    let home = open_folder();
+    for wrong in [
+        &["run"][..],
+        &["run", "--"],
+        &["run", "--no-such-option", "--", "true"],
+        &["attach"],
+        &["attach", "x"],
+        &["nothing"],
+        &[],
+    ] {
+        let shown = shown(home.path(), wrong);
+        assert!(shown.starts_with("exit: Some(2)"), "{wrong:?}: {shown}");
+    }
+}
+
+#[test]
+fn a_command_that_is_not_there_is_said_with_cause_and_hint() {
+    let home = open_folder();
+    insta::assert_snapshot!(shown(home.path(), &["run", "--", "no-such-command"]), @r"
+    exit: Some(127)
+    -- stdout --
+
+    -- stderr --
+    error: cannot find the command `no-such-command`
+      caused by: No such file or directory (os error 2)
+
+    hint: is it spelled right, and on PATH? A shell line needs `sh -c '…'`
+    ");
+    insta::assert_snapshot!(shown(home.path(), &["attach", "2147483647"]), @r"
+    exit: Some(1)
+    -- stdout --
+
+    -- stderr --
+    error: cannot follow process 2147483647
+      caused by: `/proc/2147483647` is gone: the process has ended
+
+    hint: `ps -e` lists the processes that run
+    ");
+}
+
+#[test]
+fn a_recording_that_is_not_there_or_is_none_is_named() {
+    let home = open_folder();
+    insta::assert_snapshot!(shown(home.path(), &["export", "/no/such/file"]), @r"
+    exit: Some(1)
+    -- stdout --
+
+    -- stderr --
+    error: cannot open `/no/such/file`
+      caused by: No such file or directory (os error 2)
+    ");
+    insta::assert_snapshot!(shown(home.path(), &["export", "last"]), @r"
+    exit: Some(1)
+    -- stdout --
+
+    -- stderr --
+    error: no run is called `last`
+
+    hint: `resource-tracker list` shows all runs
+    ");
+    let foreign = home.path().join("foreign.json");
+    fs::write(&foreign, "[1, 2").unwrap();
+    let shown = shown(home.path(), &["export", foreign.to_str().unwrap()]);
+    assert!(shown.starts_with("exit: Some(1)") && shown.contains("foreign.json`"), "{shown}");
+}
+
+#[test]
+fn servers_are_listed_from_the_cheapest_up_with_their_dates() {
+    let home = open_folder();
+    insta::assert_snapshot!(shown(home.path(), &["servers", "--cpu", "2", "--memory", "4096", "-n", "3"]), @r"
+    exit: Some(0)
+    -- stdout --
+    vendor  server  vCPUs   memory  GPU  CPU            region   USD/h  spot
+    hcloud  cx23        2  4.0 GiB       Shared x86_64  fsn1    0.0102
+    hcloud  cax11       2  4.0 GiB       Shared arm64   fsn1    0.0111
+    hcloud  cx33        4  8.0 GiB       Shared x86_64  fsn1    0.0158
+
+    from the catalogue in this program, collected on 2026-11-15; prices as of: hcloud 2026-09
+    without the Keeper: the network is switched off
+    -- stderr --
+    ");
+    insta::assert_snapshot!(shown(home.path(), &["servers", "--cpu", "100000", "--memory", "1"]), @r"
+    exit: Some(0)
+    -- stdout --
+    no server fits (from the catalogue in this program, collected on 2026-11-15)
+    -- stderr --
+    ");
+    let json = tracker(home.path())
+        .args(["servers", "--offline", "--cpu", "1", "--memory", "128", "-n", "1", "--json"])
+        .output()
+        .unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        (&answer["source"], &answer["servers"][0]["server_id"]),
+        (&"embedded".into(), &"t4g.nano".into())
+    );
+}
+
+#[test]
+fn wrong_questions_for_servers_are_wrong_usage() {
+    let home = open_folder();
+    for wrong in [
+        &["--cpu", "-1", "--memory", "1"][..],
+        &["--cpu", "nan", "--memory", "1"],
+        &["--cpu", "1", "--memory", "1", "--vendor-id", "nobody"],
+        &["--cpu", "1", "--memory", "1", "--region", ""],
+        &["--cpu", "1", "--memory", "1", "--max-price", "nan"],
+        &["--cpu", "x", "--memory", "1"],
+        &["--memory", "1"],
+    ] {
+        let shown = shown(home.path(), &[&["servers"], wrong].concat());
+        assert!(shown.starts_with("exit: Some(2)") && shown.contains("error: "), "{wrong:?}: {shown}");
+    }
+}
+
+#[test]
+fn a_filter_that_only_the_keeper_knows_is_an_error_without_it_and_never_ignored() {
+    let home = open_folder();
+    let shown =
+        shown(home.path(), &["servers", "--cpu", "1", "--memory", "1", "--compliance-framework-id", "hipaa"]);
+    assert!(shown.starts_with("exit: Some(1)") && shown.contains("needs the Keeper"), "{shown}");
+}
+
+#[test]
+fn the_catalogue_says_what_it_holds_and_cannot_be_fetched_without_a_network() {
+    let home = open_folder();
+    let info = shown(home.path(), &["catalog", "info"]);
+    assert!(info.contains("aws         1345    8924       33  2026-07"), "{info}");
+    let update = shown(home.path(), &["catalog", "update"]);
+    assert!(update.starts_with("exit: Some(1)") && update.contains("error: "), "{update}");
+}
+
+#[test]
+fn info_tells_the_machine_and_which_sources_work() {
+    let home = open_folder();
+    let output = tracker(home.path()).args(["info", "--offline", "--json"]).output().unwrap();
+    let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(info["server_info"]["os"], "linux");
+    assert_eq!(info["cloud_info"]["vendor"], "unknown");
+    assert!(info["sources"].as_array().unwrap().len() >= 8, "{info}");
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    assert!(info["server_info"]["vcpus"].as_u64().unwrap() >= cpus as u64);
+    let human = shown(home.path(), &["info"]);
+    assert!(human.contains("CPU time                 counted by "), "{human}");
+}
+
+#[test]
+fn a_run_can_be_exported_in_every_format() {
+    let home = open_folder();
+    let done = tracker(home.path())
+        .args(["run", "-q", "-j", "train", "--tag", "a=b", "--", "sleep", "0.1"])
+        .status()
+        .unwrap();
+    assert!(done.success());
+    let export = |name: &str, format: &str| {
+        tracker(home.path()).args(["export", name, "--format", format]).output().unwrap().stdout
+    };
+    let csv = String::from_utf8(export("last", "csv")).unwrap();
+    assert!(csv.starts_with("\"timestamp\",\"system_processes\",") && csv.lines().count() == 2, "{csv}");
+    let json: serde_json::Value = serde_json::from_slice(&export("train", "json")).unwrap();
+    assert_eq!(
+        (&json["metadata"]["version"], &json["run"]["job"], &json["run"]["tags"]["a"]),
+        (&1.into(), &"train".into(), &"b".into())
+    );
+    let line: serde_json::Value = serde_json::from_slice(&export("train", "jsonl")).unwrap();
+    assert_eq!(line["process_pid"], json["metadata"]["pid"]);
+    let parquet = export("train", "parquet");
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    let human = tracker(home.path()).args(["export", "last", "--bytes", "--human-names"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&human.stdout).contains("\"System CPU usage\""), "{}", text(&human));
+}
+
+#[test]
+fn rows_end_after_as_many_as_were_asked_for_and_when_nobody_reads() {
+    let home = open_folder();
+    for command in ["system", "process"] {
+        let output = tracker(home.path()).args([command, "-i", "0.05", "--samples", "3"]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 4, "{}", text(&output));
+    }
+    let mut child =
+        tracker(home.path()).args(["system", "-i", "0.02"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut some = [0; 400];
+    child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn what_a_killed_tracker_left_is_listed_and_says_so() {
+    let home = open_folder();
+    let mut child = tracker(home.path())
+        .args([
+            "run",
+            "-q",
+            "-j",
+            "killed",
+            "-i",
+            "0.05",
+            "--",
+            &python(),
+            "-c",
+            "import time; print('x', flush=True); time.sleep(0.5); print('x', flush=True); time.sleep(60)",
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = child.stdout.take().unwrap();
+    let mut twice = [0; 4];
+    lines.read_exact(&mut twice).unwrap();
+    let job = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    Command::new("kill").arg(job.trim()).status().unwrap();
+    let listed = shown(home.path(), &["list", "--json"]);
+    assert!(listed.contains("\"status\": \"tracker_died\""), "{listed}");
+    let output = tracker(home.path()).args(["export", "killed", "--format", "json"]).output().unwrap();
+    let recording: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = recording["process_metrics"].as_array().unwrap().len();
+    assert!((6..=12).contains(&rows), "{rows} rows of half a second at 0.05 s");
+    assert_eq!(recording["metadata"]["pid"].to_string(), job.trim());
+    let files: Vec<_> = fs::read_dir(home.path().join("data/resource-tracker"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(files.len(), 2, "no journal is left: {files:?}");
+}
+
+#[test]
+fn help_fits_eighty_columns() {
+    let home = open_folder();
+    for command in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["attach", "--help"],
+        &["export", "--help"],
+        &["servers", "--help"],
+        &["list", "--help"],
+    ] {
+        let help = shown(home.path(), command);
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{command:?}: {line}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Every parser over damaged copies of real files: no bytes may make one panic.
+//!
+//! A loop of our own instead of a fuzzing engine, so that it runs with the other tests on any machine: seeds are the
+//! fixtures, damage is drawn from a fixed sequence, and the number of rounds is fixed, so that a failure comes again.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::path::Path;
+
+use resource_tracker::csv::{self, LastRow};
+use resource_tracker::metric::Table;
+use resource_tracker::recording::Recording;
+use resource_tracker::source::cgroup::{parse_cgroup, parse_key};
+use resource_tracker::source::procfs;
+
+/// A small generator (xorshift64*); the same sequence at every run.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % (end.max(1) as u64)).unwrap()
+    }
+}
+
+const PIECES: [&[u8]; 14] = [
+    b"",
+    b"\n",
+    b" ",
+    b":",
+    b")",
+    b"(",
+    b"-",
+    b"=",
+    b"\"",
+    b",",
+    b"18446744073709551616",
+    b"-1",
+    b"\xff\xfe",
+    b"99999999999999999999999",
+];
+
+/// Cuts, overwrites, repeats or inserts, a few times.
+fn damage(seed: &[u8], chance: &mut Chance) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    for _ in 0..=chance.below(4) {
+        let at = chance.below(bytes.len() + 1);
+        let to = (at + chance.below(64)).min(bytes.len());
+        match chance.below(5) {
+            0 => bytes.truncate(at),
+            1 => drop(bytes.drain(at..to)),
+            2 => {
+                let piece = PIECES[chance.below(PIECES.len())];
+                bytes.splice(at..at, piece.iter().copied());
+            }
+            3 => {
+                let again = bytes[at..to].to_vec();
+                bytes.splice(at..at, again);
+            }
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = u8::try_from(chance.next() & 0xff).unwrap();
+                }
+            }
+        }
+    }
+    bytes
+}
+
+fn parse_everything(bytes: &[u8]) {
+    let _ = procfs::parse_stat(bytes).map(|stat| stat.busy_ns());
+    let _ = procfs::parse_meminfo(bytes).map(|meminfo| (meminfo.used_kib(), meminfo.cached_kib()));
+    procfs::parse_diskstats(bytes).for_each(drop);
+    procfs::parse_net_dev(bytes).for_each(drop);
+    procfs::parse_mountinfo(bytes).for_each(drop);
+    let _ = procfs::parse_pid_stat(bytes);
+    let _ = procfs::parse_pid_status(bytes);
+    let _ = procfs::parse_pid_io(bytes);
+    let _ = procfs::parse_smaps_rollup(bytes);
+    let _ = procfs::parse_some_us(bytes);
+    let _ = parse_cgroup(&String::from_utf8_lossy(bytes));
+    let _ = parse_key(bytes, "throttled_usec");
+    let _ = csv::read(bytes, Some(Table::System), LastRow::MustEnd);
+    let _ = Recording::read(bytes);
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    fn add(folder: &Path, seeds: &mut Vec<Vec<u8>>) {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            if entry.path().is_dir() {
+                add(&entry.path(), seeds);
+            } else if entry.metadata().unwrap().len() < 100_000 {
+                seeds.push(std::fs::read(entry.path()).unwrap());
+            }
+        }
+    }
+    let mut seeds = Vec::new();
+    add(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures"), &mut seeds);
+    seeds
+}
+
+#[test]
+fn no_damaged_file_makes_a_parser_panic() {
+    let seeds = seeds();
+    assert!(seeds.len() > 100, "too few seeds: this test would check nothing");
+    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    for round in 0..20_000 {
+        let seed = &seeds[(round + chance.below(3)) % seeds.len()];
+        parse_everything(&damage(seed, &mut chance));
+    }
+}

@@ -1,0 +1,166 @@
+//! Recorded and hand-made hosts: what counts on each of them, and that none of them stops us.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use resource_tracker::config::Config;
+use resource_tracker::csv;
+use resource_tracker::host;
+use resource_tracker::job::{Job, Sampler};
+use resource_tracker::metric::{Metric, Row, Table};
+use resource_tracker::recommend::recommend_resources;
+use resource_tracker::root::Root;
+use resource_tracker::snapshot::{Device, DiskSpace, Moment, Snapshot};
+use resource_tracker::source::{Machine, replay};
+use resource_tracker::summary::{Scope, Summary};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
+}
+
+fn look(name: &str) -> (Arc<Root>, Snapshot) {
+    let root = Arc::new(Root::recorded(&fixture(name)).unwrap());
+    let mut snapshot = Snapshot::default();
+    Machine::detect(Arc::clone(&root), true).read(Moment { wall_ns: 1, monotonic_ns: 1 }, &mut snapshot);
+    (root, snapshot)
+}
+
+fn names(devices: Option<Vec<Device>>) -> Vec<String> {
+    devices.unwrap().into_iter().map(|device| String::from_utf8_lossy(&device.name).into_owned()).collect()
+}
+
+const GIB: u64 = 1 << 30;
+
+#[test]
+fn only_whole_disks_that_lie_on_nothing_else_count() {
+    assert_eq!(names(look("disks-stacked").1.disks), ["vda", "vdb", "vdc", "nvme0n1", "sr0"]);
+}
+
+#[test]
+fn a_container_has_its_devices_once_and_what_may_hang_is_not_asked() {
+    let space = look("container-overlay").1.space.unwrap();
+    assert_eq!(space, DiskSpace { total_bytes: 110 * GIB, used_bytes: 41 * GIB, free_bytes: 64 * GIB });
+    let space = look("container-overlay-only").1.space.unwrap();
+    assert_eq!(space, DiskSpace { total_bytes: 50 * GIB, used_bytes: 30 * GIB, free_bytes: 18 * GIB });
+}
+
+#[test]
+fn a_pool_is_counted_once_and_so_are_subvolumes() {
+    // rpool: 10 + 5 used, 20 free; tank: 40 used, 100 free; boot 0.5 of 1; btrfs 2 of 8.
+    let space = look("zfs-btrfs").1.space.unwrap();
+    let used_bytes = 57 * GIB + GIB / 2;
+    let free_bytes = 126 * GIB + GIB / 2;
+    assert_eq!(space, DiskSpace { total_bytes: used_bytes + free_bytes, used_bytes, free_bytes });
+}
+
+#[test]
+fn bytes_that_pass_through_several_interfaces_count_once() {
+    assert_eq!(names(look("network-bonded").1.network), ["eth0", "eth1"]);
+    assert_eq!(names(look("network-namespace").1.network), ["veth0", "tap0"]);
+    assert_eq!(names(look("container-overlay").1.network), ["eth0"]);
+}
+
+#[test]
+fn the_tightest_limit_above_us_holds() {
+    let (root, snapshot) = look("cgroup2-limited");
+    let host = host::look(&root, "self");
+    assert_eq!((host.vcpus, host.cpu_limit_cores, host.memory_limit_mib), (Some(2), Some(1.5), Some(2048.0)));
+    assert_eq!((snapshot.throttled_ns, snapshot.cgroup_memory_bytes), (Some(250_000_000), Some(104_857_600)));
+    let (root, snapshot) = look("cgroup1-docker");
+    let host = host::look(&root, "self");
+    assert_eq!((host.cpu_limit_cores, host.memory_limit_mib), (Some(0.5), Some(512.0)));
+    assert_eq!((snapshot.throttled_ns, snapshot.cgroup_memory_bytes), (Some(3_000_000_000), Some(1_048_576)));
+    let host = host::look(&look("disks-stacked").0, "self");
+    assert_eq!((host.cpu_limit_cores, host.memory_limit_mib), (None, None));
+}
+
+#[test]
+fn damaged_files_cost_their_own_cells_and_are_named() {
+    let (_, snapshot) = look("hostile-machine");
+    assert!(
+        snapshot.cpu.is_none()
+            && snapshot.disks.is_none()
+            && snapshot.network.is_none()
+            && snapshot.space.is_none()
+    );
+    assert_eq!(snapshot.memory.unwrap().used_kib(), None);
+    let failed: Vec<_> = snapshot.failures.iter().map(|(name, _)| *name).collect();
+    assert_eq!(failed, ["cpu", "disks", "network", "disk space", "pressure"]);
+    for (_, error) in &snapshot.failures {
+        assert!(error.to_string().starts_with("cannot parse `/proc/"), "{error}");
+    }
+}
+
+#[test]
+fn hostile_processes_neither_stop_us_nor_change_each_others_numbers() {
+    let (root, snapshot) = look("hostile-processes");
+    let mut job = Job::new(&root, 42, &Config::default(), None, Vec::new(), None);
+    let reading = job.read(&root, &snapshot, &[], Sampler::Outside).unwrap();
+    let members: Vec<u32> = job.members().iter().map(|member| member.pid).collect();
+    assert_eq!(members, [42, 43, 44]);
+    assert_eq!((reading.children, reading.threads), (Some(2), Some(12)));
+    // Ticks of 10 ms: 250 + 50 of its own and 20 + 10 of children, for three processes.
+    assert_eq!(reading.cpu.seen_ns, 3 * 330 * 10_000_000);
+    // One was walked; the others have their resident pages.
+    assert_eq!(reading.memory_kib, Some(8000 + 2 * 8192));
+    assert_eq!((reading.read_bytes, reading.write_bytes), (Some(u64::MAX), Some(7)));
+}
+
+fn recorded_rows() -> Vec<Row> {
+    replay::rows(&fixture("linux-6.18-vm"), 15270, &Config::default()).unwrap()
+}
+
+#[test]
+fn a_recorded_job_gives_the_golden_tables_statistics_and_recommendation() {
+    let rows = recorded_rows();
+    let mut text = Vec::new();
+    for table in Table::ALL {
+        csv::write_header(&mut text, table);
+        for row in &rows {
+            csv::write_row(&mut text, table, row);
+        }
+    }
+    let mut summary = Summary::new(Scope { process: true, system: true, start_time: None, interval_s: 0.7 });
+    for row in &rows {
+        summary.add(row);
+    }
+    let stats = summary.stats().unwrap();
+    text.extend(serde_json::to_vec_pretty(&stats).unwrap());
+    text.push(b'\n');
+    text.extend(serde_json::to_vec_pretty(&recommend_resources(&stats, &[]).unwrap()).unwrap());
+    text.push(b'\n');
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/linux-6.18-vm.txt");
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(String::from_utf8(text).unwrap(), golden, "run `make generate` if this is meant");
+}
+
+#[test]
+fn what_the_recording_shows_is_what_the_kernel_files_say() {
+    // By hand from the first two ticks: utime + stime of the three processes, and write_bytes.
+    let sum_of = |tick: &str| {
+        let mut ticks = 0_u64;
+        let mut written = 0_u64;
+        for pid in ["15270", "15272", "15273"] {
+            let folder = fixture("linux-6.18-vm").join(tick).join("proc").join(pid);
+            let stat = std::fs::read_to_string(folder.join("stat")).unwrap();
+            let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+            ticks += fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+            let io = std::fs::read_to_string(folder.join("io")).unwrap();
+            let line = io.lines().find(|line| line.starts_with("write_bytes")).unwrap();
+            written += line.split(' ').nth(1).unwrap().parse::<u64>().unwrap();
+        }
+        (ticks, written)
+    };
+    let (then, now) = (sum_of("000"), sum_of("001"));
+    let row = recorded_rows()[0];
+    let cell = |metric: Metric| row[metric as usize].unwrap();
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let (cpu_s, written) = ((now.0 - then.0) as f64 / 100.0, (now.1 - then.1) as f64);
+    assert!((cell(Metric::ProcessUtime) + cell(Metric::ProcessStime) - cpu_s).abs() < 1e-6);
+    assert_eq!(cell(Metric::ProcessWrite), written);
+    assert_eq!(cell(Metric::Children), 2.0);
+}
