@@ -252,6 +252,18 @@ class ResourceTracker:
         servers = get_recommended_cloud_servers(**resources, n=1, **kwargs)
         return servers[0] if servers else None
 
+    def report(
+        self,
+        integration: str = "standalone",
+        historical_stats: Sequence[dict[str, Any]] = (),
+        status_failed: bool = False,
+    ) -> Report:
+        """One HTML page: what ran, whether it had the right size, what it used, and what to run it on next time."""
+        from .report import Report
+
+        self.wait_for_samples(1, timeout=self.interval * 5)
+        return Report(self._session.report(integration, list(historical_stats), status_failed))
+
     def snapshot(self) -> dict[str, Any]:
         """All of the recording as it is now, as a dict that JSON can hold."""
         import json

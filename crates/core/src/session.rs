@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::allocation::allocation;
+use crate::catalog::{Catalog, Settings};
 use crate::cloud::{self, CloudInfo};
 use crate::companion::{Companion, CompanionError};
 use crate::config::Config;
@@ -25,6 +26,7 @@ use crate::metric::{Row, Table};
 use crate::recommend::{RecommendError, Resources, recommend_resources};
 use crate::record::{self, Rows};
 use crate::recording::{Head, Recording, Run, Status, gzip, write_snapshot};
+use crate::report;
 use crate::root::Root;
 use crate::sampler::Target;
 use crate::snapshot::Moment;
@@ -511,6 +513,19 @@ impl Session {
         }
         recording
     }
+}
+
+/// The report of a recording. Servers and prices are asked for as the environment allows, which may take seconds: a
+/// session is not held meanwhile.
+#[must_use]
+pub fn report_of(recording: &Recording, integration: &str, history: Vec<Stats>, failed: bool) -> String {
+    let made_at = now_s();
+    let mut context = report::Context::new(recording, history, made_at, report::Zone::local_at(made_at));
+    integration.clone_into(&mut context.integration);
+    context.failed = failed;
+    context.running = recording.head.run.as_ref().is_some_and(|run| run.status == Some(Status::Running));
+    context.ask(&recording.head, &mut Catalog::new(Settings::from_env()));
+    report::render(recording, &context)
 }
 
 /// Rows that can be read; a file that is gone has none.

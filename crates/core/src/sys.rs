@@ -309,6 +309,26 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     Some(Arrived { signal: info.ssi_signo.cast_signed(), from_kernel: info.ssi_code == libc::SI_KERNEL })
 }
 
+/// The time zone of this machine at a moment: seconds east of Greenwich, and the zone's abbreviation.
+#[must_use]
+pub fn local_zone(unix_s: i64) -> Option<(i32, String)> {
+    let mut time = MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: reads one integer of ours and fills one structure of ours; reads `TZ`, which nothing of ours changes.
+    let found = unsafe { libc::localtime_r(&raw const unix_s, time.as_mut_ptr()) };
+    if found.is_null() {
+        return None;
+    }
+    // SAFETY: filled above; all zeroes is a valid `tm` too.
+    let time = unsafe { time.assume_init() };
+    let abbreviation = if time.tm_zone.is_null() {
+        String::new()
+    } else {
+        // SAFETY: the C library keeps the abbreviations of zones for as long as the process lives.
+        unsafe { std::ffi::CStr::from_ptr(time.tm_zone) }.to_string_lossy().into_owned()
+    };
+    Some((i32::try_from(time.tm_gmtoff).ok()?, abbreviation))
+}
+
 /// A signal's action as the kernel keeps it. The C library's own calls refuse the two signals that it uses itself,
 /// and those too may have been ignored by whoever started us.
 #[repr(C)]

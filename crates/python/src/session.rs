@@ -12,7 +12,7 @@ use resource_tracker::frame::CombinedOptions;
 use resource_tracker::metric::Table;
 use resource_tracker::output::Output;
 use resource_tracker::recording::Recording;
-use resource_tracker::session::{Plan, Session as CoreSession};
+use resource_tracker::session::{Plan, Session as CoreSession, report_of};
 use serde_json::{Value, json};
 
 use crate::column::frame_to_python;
@@ -235,6 +235,19 @@ impl Session {
     /// The cloud, once it is known.
     fn cloud_info<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.with(py, CoreSession::cloud_info).map(|info| map_to_python(py, &info)).transpose()
+    }
+
+    /// The report as HTML text.
+    fn report(
+        &self,
+        py: Python<'_>,
+        integration: &str,
+        history: &Bound<'_, PyAny>,
+        failed: bool,
+    ) -> PyResult<String> {
+        let history = stats_from_python(history)?;
+        let recording = self.with(py, CoreSession::recording);
+        Ok(py.detach(|| report_of(&recording, integration, history, failed)))
     }
 
     /// The snapshot as JSON text.
