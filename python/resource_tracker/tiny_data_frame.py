@@ -90,7 +90,7 @@ class TinyDataFrame:
         else:
             rows = list(data or ())
             names = dict.fromkeys(name for row in rows for name in row)
-            self._fill({name: [row.get(name) for row in rows] for name in names})  # type: ignore[attr-defined]
+            self._fill({name: [row.get(name) for row in rows] for name in names})
 
     def _fill(self, columns: dict[str, Stored]) -> None:
         lengths = {len(column) for column in columns.values()}
@@ -234,9 +234,37 @@ class TinyDataFrame:
             value = spec.agg(measured)
             if spec.round is not None and value is not None:
                 value = round(value, spec.round)
-            name = spec.agg_name or getattr(spec.agg, "__name__", str(spec.agg))
+            name = spec.agg_name or str(getattr(spec.agg, "__name__", spec.agg))
             stats.setdefault(spec.column, {})[name] = value
         return stats
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow PyCapsule interface, which polars, pyarrow and others read; no Python object per cell."""
+        return _native.arrow_stream(self._columns)
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table`; needs pyarrow."""
+        import pyarrow
+
+        return pyarrow.table(self)
+
+    def to_polars(self) -> Any:
+        """A `polars.DataFrame`; needs polars."""
+        import polars
+
+        return polars.DataFrame(self)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`, NaN where nothing was measured; needs pandas."""
+        import numpy
+        import pandas
+
+        return pandas.DataFrame(
+            {
+                name: column if isinstance(column, list) else numpy.frombuffer(column.to_bytes(), dtype="<f8")
+                for name, column in self._columns.items()
+            }
+        )
 
     def __repr__(self) -> str:
         text = f"TinyDataFrame with {len(self)} rows and {len(self._columns)} columns."

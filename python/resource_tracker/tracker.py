@@ -134,8 +134,8 @@ class ResourceTracker:
         self._finalizer()
 
     def _warn(self) -> None:
-        for note in self._session.take_notes():
-            _log("warning", "%s", note)
+        for level, note in self._session.take_notes():
+            _log(level, "%s", note)
 
     def __enter__(self) -> ResourceTracker:
         if not self.running and self.stop_time is None:
@@ -339,7 +339,7 @@ class _Printer:
         return self.stats
 
     def start_tracking(self, output_file: Optional[str] = None, print_header: bool = True) -> None:
-        """Writes a row at each interval to a file or standard output, until the process ends; for a machine, for ever."""
+        """Writes a row at each interval to a file or standard output, until the process ends."""
         from .helpers import render_csv_row
 
         file: BinaryIO = open(output_file, "wb") if output_file else sys.stdout.buffer

@@ -35,8 +35,7 @@ def run_program(text: str, *arguments: str, timeout: float = 60) -> str:
     """Runs a program in an interpreter of its own; what it printed."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(text), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         timeout=timeout,
     )

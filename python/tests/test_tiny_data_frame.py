@@ -9,7 +9,6 @@ import threading
 from pathlib import Path
 
 import pytest
-
 from resource_tracker.tiny_data_frame import StatSpec, TinyDataFrame
 
 
@@ -153,9 +152,7 @@ def test_stats_name_and_round(frame: TinyDataFrame) -> None:
 
 def test_repr_and_str() -> None:
     frame = TinyDataFrame({"number": list(range(12)), "text": [f"t{n}" for n in range(12)]})
-    assert repr(frame) == (
-        "TinyDataFrame with 12 rows and 2 columns. First row as a dict: {'number': 0, 'text': 't0'}"
-    )
+    assert repr(frame) == ("TinyDataFrame with 12 rows and 2 columns. First row as a dict: {'number': 0, 'text': 't0'}")
     lines = str(frame).split("\n")
     assert lines[:4] == [
         "TinyDataFrame with 12 rows and 2 columns:",

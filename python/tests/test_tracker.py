@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import run_program
-
 import resource_tracker
+from conftest import run_program
 from resource_tracker import PidTracker, ProcessTracker, ResourceTracker, SystemTracker
 from resource_tracker.tiny_data_frame import StatSpec, TinyDataFrame
 from resource_tracker.tracker import DEFAULT_STATS
@@ -317,7 +316,7 @@ def test_what_is_no_recording_is_named(tmp_path: Path, recorded: ResourceTracker
     whole = path.read_bytes()
     for content in (whole[:-10], whole[: len(whole) // 2], b"", b"PK\x03\x04", gzip.compress(b"[]"), b"{}"):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="recording.json.gz"):
+        with pytest.raises(ValueError, match=r"recording\.json\.gz"):
             ResourceTracker.load(path)
     with pytest.raises(FileNotFoundError):
         ResourceTracker.load(tmp_path / "missing")
@@ -341,9 +340,8 @@ def test_a_full_temporary_folder_costs_the_tables_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("TMPDIR", "/no/such/folder")
-    with caplog.at_level(logging.WARNING, logger="resource_tracker"):
-        with ResourceTracker(interval=0.05) as tracker:
-            tracker.wait_for_samples(1)
+    with caplog.at_level(logging.WARNING, logger="resource_tracker"), ResourceTracker(interval=0.05) as tracker:
+        tracker.wait_for_samples(1)
     assert "no tables" in caplog.text
     assert tracker.stats()["process_memory"]["max"] > 0 and len(tracker.process_metrics) == 0
 

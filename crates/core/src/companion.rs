@@ -311,21 +311,15 @@ fn keep(
     run.cpu_source = Some(tracker.cpu_source().to_owned());
     run.coverage = summary.coverage();
     run.notes = tracker.notes();
-    match how_it_ended(orders.host, host) {
-        Some(ending) => {
-            record::set_ending(&mut run, ending);
-            run.notes.push(match ending {
-                Ending::Code(code) => {
-                    format!("the program ended with code {code} without stopping its tracker")
-                }
-                Ending::Signal(signal) => format!("the program was killed by signal {signal}"),
-            });
-        }
-        None => {
-            run.status =
-                Some(if tracker.state() == State::Exited { Status::Ended } else { Status::Detached });
-            run.notes.push("the program ended without stopping its tracker".to_owned());
-        }
+    if let Some(ending) = how_it_ended(orders.host, host) {
+        record::set_ending(&mut run, ending);
+        run.notes.push(match ending {
+            Ending::Code(code) => format!("the program ended with code {code} without stopping its tracker"),
+            Ending::Signal(signal) => format!("the program was killed by signal {signal}"),
+        });
+    } else {
+        run.status = Some(if tracker.state() == State::Exited { Status::Ended } else { Status::Detached });
+        run.notes.push("the program ended without stopping its tracker".to_owned());
     }
     let mut head = record::head(&config, orders.pid, seconds(tracker.started().wall_ns), run);
     head.metadata.method.clone_from(&orders.method);

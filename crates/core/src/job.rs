@@ -121,6 +121,12 @@ impl Job {
         self.counter.as_ref().map_or("procfs", TreeCounter::name)
     }
 
+    /// Whether a counter sees all of the job's CPU time.
+    #[must_use]
+    pub fn is_fully_counted(&self) -> bool {
+        self.counter.as_ref().is_some_and(TreeCounter::is_complete)
+    }
+
     /// CPU time of ended processes that nobody received: their last part was not seen.
     #[must_use]
     pub const fn unreceived_cpu_ns(&self) -> u64 {
@@ -176,7 +182,7 @@ impl Job {
             within: Within { begin_ns, end_ns: Moment::now().monotonic_ns },
             steps: !is_continuous || counted_ns != Some(self.spent_ns),
             seen_ns,
-            is_counted: counted_ns.is_some(),
+            is_counted: counted_ns.is_some() && self.is_fully_counted(),
         }
     }
 

@@ -292,7 +292,7 @@ impl Engine {
         if job.is_io_denied() {
             progress.note("storage bytes of some processes are not in the figures: no permission to read their io files".to_owned());
         }
-        if job.cpu_source() == "procfs" && job.unreceived_cpu_ns() > 0 {
+        if !job.is_fully_counted() && job.unreceived_cpu_ns() > 0 {
             progress.note(
                 "CPU time is incomplete: processes ended that nobody waited for, and no counter saw them"
                     .to_owned(),

@@ -79,7 +79,7 @@ enum Life {
     /// A thread of ours; the rows are in a file, unless none could be made.
     Thread { tracker: Box<Tracker>, rows: Option<Rows> },
     /// A process of its own.
-    Companion { companion: Box<Companion>, rows: Option<Rows>, followed: RefCell<Followed> },
+    Companion { companion: Box<Companion>, rows: Option<Rows>, followed: Box<RefCell<Followed>> },
     /// All in memory.
     Loaded { recording: Box<Recording>, summary: Box<Summary> },
 }
@@ -112,9 +112,19 @@ pub struct Session {
     stop_time: Option<f64>,
     server: Option<Map<String, Value>>,
     cloud: Option<Map<String, Value>>,
-    /// What the host has not been told yet.
-    notes: Vec<String>,
+    /// What went wrong and the host has not been told yet.
+    warnings: Vec<String>,
+    /// Notes of the sampler that the host knows.
     notes_told: usize,
+}
+
+/// What a host should know, and how much it matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// How this host is read; as it is, and as the recording says too.
+    Info(String),
+    /// Something is missing from the figures.
+    Warning(String),
 }
 
 impl Session {
@@ -128,7 +138,7 @@ impl Session {
             stop_time: None,
             server: None,
             cloud: None,
-            notes: Vec::new(),
+            warnings: Vec::new(),
             notes_told: 0,
         }
     }
@@ -215,8 +225,8 @@ impl Session {
         if let Some(program) = &self.plan.companion {
             let (companion, rows) = Companion::start(program, &self.plan)?;
             self.start_time = Some(companion.start_time);
-            self.notes.extend(companion.notes.iter().cloned());
-            let followed = RefCell::new(Followed { summary: Summary::new(self.scope()), offset: 0 });
+            let followed =
+                Box::new(RefCell::new(Followed { summary: Summary::new(self.scope()), offset: 0 }));
             self.life = Life::Companion { companion: Box::new(companion), rows: Some(rows), followed };
         } else {
             self.start_thread()?;
@@ -248,7 +258,7 @@ impl Session {
         match Rows::start(&path, &Rows::about(&head.metadata, &Run::default()), true) {
             Ok(started) => Some(started),
             Err(error) => {
-                self.notes.push(format!(
+                self.warnings.push(format!(
                     "cannot write `{}`: {error}; there are statistics, but no tables",
                     path.display()
                 ));
@@ -292,14 +302,18 @@ impl Session {
         }
     }
 
-    /// What did not go as it should and was not asked for before.
-    pub fn take_notes(&mut self) -> Vec<String> {
-        let mut notes = std::mem::take(&mut self.notes);
-        if let Life::Thread { tracker, .. } = &self.life {
-            let all = tracker.notes();
-            notes.extend(all.iter().skip(self.notes_told).cloned());
-            self.notes_told = all.len();
-        }
+    /// What is to be known and was not asked for before. What the sampler finds at its start is how this host is;
+    /// what comes later went wrong.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        let mut notes: Vec<Note> = self.warnings.drain(..).map(Note::Warning).collect();
+        let all = match &self.life {
+            Life::Thread { tracker, .. } => tracker.notes(),
+            Life::Companion { companion, .. } => companion.notes.clone(),
+            Life::New | Life::Loaded { .. } => Vec::new(),
+        };
+        let kind = if self.rows() == 0 { Note::Info } else { Note::Warning };
+        notes.extend(all.iter().skip(self.notes_told).cloned().map(kind));
+        self.notes_told = all.len();
         notes
     }
 

@@ -11,6 +11,9 @@ use resource_tracker::frame::{Column as CoreColumn, Frame};
 
 use crate::error;
 
+/// A function and its arguments, of which pickle makes the object again.
+type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>, bool));
+
 /// One column of a table; a cell that was not measured is None.
 #[pyclass(frozen, module = "resource_tracker._native")]
 pub struct Column {
@@ -65,9 +68,14 @@ impl Column {
     }
 
     /// For pickle and copy.
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>, bool))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        Ok((py.get_type::<Self>().getattr("from_bytes")?, (self.to_bytes(py), self.whole)))
+    }
+
+    /// The cells as doubles, the least significant byte first; NaN for the missing.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let bytes: Vec<u8> = self.cells.iter().flat_map(|cell| cell.to_le_bytes()).collect();
-        Ok((py.get_type::<Self>().getattr("from_bytes")?, (PyBytes::new(py, &bytes), self.whole)))
+        PyBytes::new(py, &bytes)
     }
 
     /// The inverse of what pickle stores.

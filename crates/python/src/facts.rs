@@ -29,7 +29,7 @@ pub fn version() -> &'static str {
     PROGRAM_VERSION
 }
 
-/// The metric table: dicts of table, column, unit, kind, decimals, human_name, byte_factor and doc.
+/// The metric table: dicts of table, column, unit, kind, decimals, `human_name`, `byte_factor` and doc.
 #[pyfunction]
 pub fn metrics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let rows = PyList::empty(py);
@@ -157,7 +157,7 @@ pub fn keeper_request<'py>(py: Python<'py>, path: &str, timeout: f64) -> PyResul
     to_python(py, &answer.unwrap_or(Value::Null))
 }
 
-/// From when on the machine counts as shared: four dicts of system_column, process_column, percent and absolute.
+/// From when on the machine counts as shared: four dicts of `system_column`, `process_column`, percent and absolute.
 #[pyfunction]
 pub fn allocation_checks(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let checks = PyList::empty(py);

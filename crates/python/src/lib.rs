@@ -5,6 +5,7 @@
 //!
 //! The interpreter's lock is released around all that reads, writes or waits, and the sampling thread never takes it.
 
+mod arrow;
 mod column;
 mod error;
 mod facts;
@@ -14,9 +15,24 @@ mod value;
 
 use pyo3::prelude::*;
 
-/// The native part of resource_tracker; use the package's own modules.
+/// The native part of `resource_tracker`; use the package's own modules.
 #[pymodule]
 mod _native {
+    use pyo3::exceptions::PyImportError;
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        if crate::arrow::is_main_interpreter(module.py()) {
+            return Ok(());
+        }
+        Err(PyImportError::new_err(
+            "resource_tracker does not support subinterpreters: use it in the main interpreter, which sees them all",
+        ))
+    }
+
+    #[pymodule_export]
+    use crate::arrow::arrow_stream;
     #[pymodule_export]
     use crate::column::{Column, read_csv, write_csv};
     #[pymodule_export]

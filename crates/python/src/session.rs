@@ -12,7 +12,7 @@ use resource_tracker::frame::CombinedOptions;
 use resource_tracker::metric::Table;
 use resource_tracker::output::Output;
 use resource_tracker::recording::Recording;
-use resource_tracker::session::{Plan, Session as CoreSession, report_of};
+use resource_tracker::session::{Note, Plan, Session as CoreSession, report_of};
 use serde_json::{Value, json};
 
 use crate::column::frame_to_python;
@@ -105,6 +105,7 @@ impl Session {
 
     /// A recording by its file, gzipped or plain.
     #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "Python's path becomes one of ours")]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let recording = py.detach(|| Recording::load(&path)).map_err(error::load)?;
         Ok(Self::of(CoreSession::from_recording(recording)))
@@ -180,9 +181,15 @@ impl Session {
         to_python(py, &settings)
     }
 
-    /// What did not go as it should and was not told before.
-    fn take_notes(&self, py: Python<'_>) -> Vec<String> {
-        self.with(py, CoreSession::take_notes)
+    /// What is to be known and was not told before: the name of a logging level, and the text.
+    fn take_notes(&self, py: Python<'_>) -> Vec<(&'static str, String)> {
+        let notes = self.with(py, CoreSession::take_notes).into_iter();
+        notes
+            .map(|note| match note {
+                Note::Info(text) => ("info", text),
+                Note::Warning(text) => ("warning", text),
+            })
+            .collect()
     }
 
     /// How CPU time is counted: perf, cgroup or procfs.
