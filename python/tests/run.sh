@@ -6,7 +6,7 @@
 # 3.11 must be there; others are tested as far as the machine has them. RESOURCE_TRACKER_PROFILE=dev builds faster.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
-venvs=${1:-$root/.venv}
+venvs=${1:-$root/target/python}
 [ $# -gt 0 ] && shift
 pythons=${*:-python3.11 python3.9 python3.10 python3.12 python3.13}
 mkdir -p "$venvs"

@@ -289,6 +289,17 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_goes_on_where_another_stopped() {
+        let (_folder, path) = written(false);
+        let mut first = Reader::open(&path).unwrap();
+        assert_eq!(first.by_ref().take(4).count(), 4);
+        let mut second = Reader::open(&path).unwrap();
+        second.skip_to(first.offset()).unwrap();
+        assert_eq!(second.by_ref().count(), 6);
+        assert_eq!(second.offset(), std::fs::metadata(&path).unwrap().len());
+    }
+
+    #[test]
     fn a_torn_tail_costs_one_row_wherever_it_is_torn() {
         let (_folder, path) = written(false);
         let whole = std::fs::read(&path).unwrap();

@@ -262,9 +262,9 @@ mod tests {
             let stat = look.stat(child.id()).unwrap();
             look.found.push((child.id(), stat));
             if by_parents {
-                look.descend_by_parents()
+                look.descend_by_parents();
             } else {
-                look.descend()
+                look.descend();
             }
             let mut pids: Vec<u32> = look.found.iter().map(|(pid, _)| *pid).collect();
             pids.sort_unstable();

@@ -411,3 +411,25 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_reads_the_same_and_keeps_nothing_open() {
+        let (host, guest) = (Root::host().unwrap(), Root::host_as_guest().unwrap());
+        assert!(guest.doors.is_none());
+        let (kept, anew) = (host.keep("/proc/version").unwrap(), guest.keep("/proc/version").unwrap());
+        assert!(kept.fd.is_some() && anew.fd.is_none());
+        let text = |root: &Root, kept: &Kept| {
+            root.reread(kept, Shape::Whole, &mut Vec::new()).map(<[u8]>::to_vec).unwrap()
+        };
+        assert_eq!(text(&host, &kept), text(&guest, &anew));
+        assert!(guest.has_changed(&anew), "what is not kept cannot tell");
+        assert!(guest.keep("/proc/no-such-file").is_err());
+        let mut pids = Vec::new();
+        guest.pids(&mut pids, &mut Vec::new()).unwrap();
+        assert!(pids.contains(&std::process::id()));
+    }
+}

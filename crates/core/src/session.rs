@@ -564,3 +564,91 @@ fn now_s() -> f64 {
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Interval;
+
+    fn plan() -> Plan {
+        let interval = Interval::from_seconds(0.02).unwrap();
+        Plan {
+            config: Config { interval, ..Config::default() },
+            pid: std::process::id(),
+            method: None,
+            autostart: false,
+            discover_server: true,
+            discover_cloud: false,
+            companion: None,
+        }
+    }
+
+    fn recorded() -> Session {
+        let mut session = Session::new(plan());
+        session.start().unwrap();
+        while session.rows() < 3 {
+            std::thread::yield_now();
+        }
+        session.stop();
+        session
+    }
+
+    #[test]
+    fn a_session_starts_once_and_stops_for_good() {
+        let mut session = Session::new(plan());
+        assert!(!session.is_running() && session.server_info().is_none());
+        session.start().unwrap();
+        assert!(matches!(session.start(), Err(SessionError::Running)));
+        session.stop();
+        let stopped = session.stop_time();
+        session.stop();
+        assert_eq!(session.stop_time(), stopped);
+        assert!(matches!(session.start(), Err(SessionError::Stopped)));
+    }
+
+    #[test]
+    fn what_is_written_reads_back_as_it_was() {
+        let mut session = recorded();
+        for compressed in [false, true] {
+            let mut text = Vec::new();
+            session.write_snapshot(&mut text, compressed).unwrap();
+            let mut twin = Session::from_recording(Recording::read(text.as_slice()).unwrap());
+            assert_eq!(twin.stats(), session.stats());
+            assert_eq!(twin.frame(Table::Process), session.frame(Table::Process));
+            assert_eq!(twin.server_info(), session.server_info());
+            assert!(matches!(twin.start(), Err(SessionError::Stopped)));
+        }
+    }
+
+    #[test]
+    fn files_are_removed_and_figures_stay() {
+        let mut session = recorded();
+        let journal = session.journal().unwrap().to_owned();
+        let rows = session.rows();
+        assert!(journal.exists());
+        session.remove_files();
+        assert!(!journal.exists());
+        assert_eq!((session.rows(), session.frame(Table::Process).unwrap().len()), (rows, 0));
+    }
+
+    #[test]
+    fn a_copy_in_another_process_reads_what_was_written_so_far() {
+        let session = recorded();
+        let start_time = session.start_time().unwrap();
+        let copy = Session::from_journal(session.plan(), session.journal().unwrap(), start_time);
+        assert_eq!(copy.frame(Table::System), session.frame(Table::System));
+        assert_eq!(copy.stats(), session.stats());
+    }
+
+    #[test]
+    fn the_columns_of_a_table_that_is_off_are_missing() {
+        let mut off = plan();
+        off.config.track_system = false;
+        let mut session = Session::new(off);
+        session.start().unwrap();
+        session.stop();
+        assert_eq!(session.frame(Table::System), None);
+        let both = session.combined(&CombinedOptions::default()).unwrap();
+        assert!(both.names().all(|name| !name.starts_with("system_")) && both.len() == 1);
+    }
+}

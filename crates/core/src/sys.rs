@@ -464,6 +464,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_counter_whose_number_is_somebody_elses_is_neither_read_nor_closed() {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        // Where the kernel gives no counter there is nothing to confuse.
+        let Ok(counter) = TaskClock::open(Follow::Thread(tid)) else { return };
+        assert!(counter.read_ns().is_some());
+        let number = counter.fd.as_raw_fd();
+        let file = std::fs::File::open("/proc/self/stat").unwrap();
+        // SAFETY: both are open; the number becomes the file's, as a host's `dup2` would have it.
+        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
+        assert_eq!(counter.read_ns(), None);
+        drop(counter);
+        // SAFETY: only asks, and closes what the line above opened.
+        assert!(unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0, "closed though it is not ours");
+        // SAFETY: still open, by the line above, and ours to close.
+        unsafe { libc::close(number) };
+    }
+
+    #[test]
+    fn a_status_is_a_code_or_a_signal() {
+        assert_eq!(ending_of_status(0), Ending::Code(0));
+        assert_eq!(ending_of_status(3 << 8), Ending::Code(3));
+        assert_eq!(ending_of_status(9), Ending::Signal(9));
+        assert_eq!(ending_of_status(0x80 + 11), Ending::Signal(11), "with a core dump");
+    }
+
+    #[test]
     fn the_cpu_clock_of_this_process_runs_and_that_of_no_process_does_not() {
         let before = process_cpu_ns(std::process::id()).unwrap();
         let mut x = 1_u64;
