@@ -39,6 +39,7 @@ const OURS: [i32; 4] = [libc::SIGPIPE, libc::SIGCHLD, 32, 33];
 fn command() -> u8 {
     let ignored_at_start: Vec<i32> = OURS.into_iter().filter(|signal| sys::is_ignored(*signal)).collect();
     fill_standard_streams();
+    sys::share_one_heap();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return show::usage(&error),
