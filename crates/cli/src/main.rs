@@ -10,6 +10,7 @@ mod failure;
 mod info;
 mod keep;
 mod past;
+mod report;
 mod run;
 mod servers;
 mod show;
@@ -56,6 +57,7 @@ fn command() -> u8 {
         Command::Servers(args) => servers::servers(&args),
         Command::Info(args) => info::info(&args),
         Command::Catalog(command) => servers::catalog(&command),
+        Command::Report(args) => report::report(&args),
     };
     match done {
         Ok(code) => code,

@@ -29,6 +29,7 @@ pub mod recommend;
 pub mod record;
 pub mod recording;
 pub mod recover;
+pub mod report;
 pub mod root;
 pub mod sampler;
 pub mod snapshot;

@@ -282,6 +282,26 @@ struct Action {
 /// The size of the kernel's signal set in bytes.
 const SIGNAL_SET_BYTES: usize = 8;
 
+/// The time zone of this machine at a moment: seconds east of Greenwich, and the zone's abbreviation.
+#[must_use]
+pub fn local_zone(unix_s: i64) -> Option<(i32, String)> {
+    let mut time = MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: reads one integer of ours and fills one structure of ours; reads `TZ`, which nothing of ours changes.
+    let found = unsafe { libc::localtime_r(&raw const unix_s, time.as_mut_ptr()) };
+    if found.is_null() {
+        return None;
+    }
+    // SAFETY: filled above; all zeroes is a valid `tm` too.
+    let time = unsafe { time.assume_init() };
+    let abbreviation = if time.tm_zone.is_null() {
+        String::new()
+    } else {
+        // SAFETY: the C library keeps the abbreviations of zones for as long as the process lives.
+        unsafe { std::ffi::CStr::from_ptr(time.tm_zone) }.to_string_lossy().into_owned()
+    };
+    Some((i32::try_from(time.tm_gmtoff).ok()?, abbreviation))
+}
+
 /// Whether a signal is ignored in this process.
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {

@@ -1,0 +1,356 @@
+// Cursor, zoom and switches for charts that are complete without them. Everything drawn here is drawn as chart.rs
+// does it, from the same numbers; times are milliseconds since the start of the recording.
+(() => {
+'use strict';
+const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+const make = (name, attributes = {}, parent) => {
+  const svg = ['line', 'rect', 'text', 'g', 'path'].includes(name);
+  const element = svg ? document.createElementNS('http://www.w3.org/2000/svg', name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  parent?.append(element);
+  return element;
+};
+
+for (const snippet of all('.snippet')) {
+  const block = snippet.querySelector('pre');
+  const name = snippet.querySelector('summary').textContent;
+  const button = make('button', { type: 'button', 'aria-label': `Copy the ${name} block` }, snippet);
+  button.textContent = 'Copy';
+  button.addEventListener('click', async () => {
+    getSelection().selectAllChildren(block);
+    try {
+      await navigator.clipboard.writeText(block.textContent);
+    } catch {
+      document.execCommand('copy'); // where a page may not use the clipboard by itself
+    }
+    button.textContent = 'Copied';
+    setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+  });
+}
+
+const source = document.getElementById('data');
+if (!source) return;
+const data = JSON.parse(source.textContent);
+const WIDTH = 4000, HEIGHT = 1000, LIMIT_IN_SIGHT = 3, length = data.length * 1000;
+const from = [], to = [];
+let end = 0;
+for (const span of data.spans) {
+  const [gap, long] = Array.isArray(span) ? span : [0, span];
+  from.push(end + gap);
+  to.push(end += gap + long);
+}
+
+// Numbers as format.rs shows them.
+const UNITS = {
+  bytes: [1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']],
+  rate: [1000, ['B/s', 'kB/s', 'MB/s', 'GB/s', 'TB/s', 'PB/s']],
+};
+const unit = (scale, value) => {
+  if (!UNITS[scale]) return [1, ''];
+  const [base, names] = UNITS[scale];
+  let factor = 1;
+  for (const name of names) {
+    if (Math.abs(value) < factor * base * 0.9995) return [factor, name];
+    factor *= base;
+  }
+  return [factor / base, names.at(-1)];
+};
+const show = (scale, value) => {
+  const [factor, name] = unit(scale, value);
+  const scaled = value / factor, size = Math.abs(scaled);
+  const whole = scale === 'count' ? Number.isInteger(scaled) : UNITS[scale] && factor === 1;
+  const decimals = whole || size === 0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+  return scaled.toFixed(decimals) + (name && ` ${name}`);
+};
+
+// Axes as axis.rs makes them.
+const side = (scale, max) => {
+  if (!(max > 0)) max = 1;
+  const [factor, name] = unit(scale, max);
+  const raw = max / factor / 4, magnitude = 10 ** Math.floor(Math.log10(raw));
+  const whole = scale === 'count' || (factor === 1 && scale !== 'cores');
+  let step = [1, 2, 5, 10].find((round) => raw / magnitude <= round + 1e-9) * magnitude;
+  if (whole) step = Math.max(step, 1);
+  const rows = Math.max(Math.ceil(max / factor / step - 1e-9), 1);
+  const decimals = step >= 1 ? 0 : step >= 0.1 ? 1 : step >= 0.01 ? 2 : 3;
+  const marks = Array.from({ length: rows + 1 }, (_, row) => [row / rows, (row * step).toFixed(decimals)]);
+  return { top: rows * step * factor, name, marks };
+};
+const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5,
+  72e5, 108e5, 216e5, 432e5, 864e5, 1728e5, 6048e5, 24192e5];
+const MONTHS = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ');
+const local = (data.start + data.offset) * 1000;
+const iso = (at) => new Date(Math.round(local + at)).toISOString();
+const label = (at, step) => {
+  const text = iso(at), clock = text.slice(11, 23);
+  if (step >= 864e5 || (step >= 6e4 && clock.startsWith('00:00:00'))) return `${Number(text.slice(8, 10))} ${MONTHS[text.slice(5, 7) - 1]}`;
+  return step >= 6e4 ? clock.slice(0, 5) : step >= 1e3 ? clock.slice(0, 8) : clock;
+};
+const bottom = ([low, high]) => {
+  const step = STEPS.find((step) => (high - low) / step <= 6) ?? (high - low) / 6;
+  const marks = [];
+  for (let mark = Math.ceil((local + low) / step) * step - local; mark <= high; mark += step) {
+    marks.push([(mark - low) / (high - low), label(mark, step)]);
+  }
+  return marks;
+};
+
+// The span that holds a moment, or the next one after it.
+const spanAt = (moment) => {
+  let low = 0, high = to.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (to[middle] <= moment) low = middle + 1; else high = middle;
+  }
+  return low;
+};
+// Spans in sight, joined until no more are left than can be told apart.
+const groups = ([low, high], most) => {
+  const first = spanAt(low), spans = [];
+  let last = first;
+  while (last < from.length && from[last] < high) last++;
+  const width = (high - low) / most, alone = last - first <= most;
+  for (let at = first; at < last; at++) {
+    const group = spans.at(-1);
+    if (group && !alone && group.to - group.from < width && from[at] - group.to < width) {
+      group.to = to[at];
+      group.end = at + 1;
+    } else {
+      spans.push({ from: from[at], to: to[at], start: at, end: at + 1 });
+    }
+  }
+  return spans;
+};
+const level = (series, group) => {
+  let weight = 0, weighted = 0, min = Infinity, max = -Infinity;
+  for (let at = group.start; at < group.end; at++) {
+    const mean = series.mean[at];
+    if (mean === null) continue;
+    const long = Math.max(to[at] - from[at], 1e-6);
+    weight += long;
+    weighted += mean * long;
+    min = Math.min(min, series.min ? series.min[at] : mean);
+    max = Math.max(max, series.max ? series.max[at] : mean);
+  }
+  return weight > 0 ? { from: group.from, to: group.to, mean: weighted / weight, min, max } : null;
+};
+
+let view = [0, length], cursor = null;
+const charts = data.charts.map((chart) => {
+  const figure = document.getElementById(`chart-${chart.id}`);
+  const find = (selector) => figure.querySelector(selector);
+  const over = find('.over');
+  const parts = {
+    ...chart, figure, over, area: find('.area'), plot: find('.plot'),
+    line: make('line', { class: 'cursor off', y1: 0, y2: '100%' }, over),
+    picked: make('rect', { class: 'picked off', y: 0, height: '100%' }, over),
+    tip: make('div', { class: 'tip off', 'aria-hidden': 'true' }, find('.plot')),
+  };
+  figure.classList.add('interactive');
+  parts.series.forEach((series, number) => {
+    series.on = true;
+    series.drawing = find(`g[data-series="${number}"]`);
+    series.now = find(`tr[data-series="${number}"] .now`);
+    const key = find(`tr[data-series="${number}"] .key`);
+    const button = make('button', { type: 'button', class: key.className, 'aria-pressed': 'true', title: series.name });
+    make('span', {}, button).textContent = series.name;
+    button.addEventListener('click', () => {
+      series.on = !series.on;
+      button.setAttribute('aria-pressed', series.on);
+      series.drawing.classList.toggle('off', !series.on);
+      draw(parts);
+      point(cursor, null);
+    });
+    key.replaceWith(button);
+  });
+  return parts;
+});
+
+function draw(chart) {
+  const [low, high] = view, full = low === 0 && high === length;
+  const spans = groups(view, Math.max(chart.area.clientWidth / 2, 100));
+  const shown = chart.series.filter((series) => series.on);
+  let highest = 0;
+  for (const series of shown) {
+    series.levels = spans.map((group) => level(series, group));
+    for (const found of series.levels) if (found) highest = Math.max(highest, found.max);
+    if (full) highest = Math.max(highest, series.highest);
+    if (series.peak && series.peak[0] >= low && series.peak[0] <= high) highest = Math.max(highest, series.peak[1]);
+  }
+  for (const [value] of chart.limits) if (value <= highest * LIMIT_IN_SIGHT) highest = Math.max(highest, value);
+  const axis = side(chart.scale, highest);
+  const x = (moment) => Math.round((Math.min(Math.max(moment, low), high) - low) / (high - low) * WIDTH);
+  const y = (value) => Math.round((1 - value / axis.top) * HEIGHT);
+  for (const series of shown) {
+    let line = '', fill = '', band = '', back = '', start = 0, last = null;
+    const close = () => {
+      if (!last) return;
+      fill += `V${HEIGHT}H${start}z`;
+      band += `${back}z`;
+      back = '';
+    };
+    for (const found of series.levels) {
+      if (!found) { close(); last = null; continue; }
+      const [left, right] = [x(found.from), x(found.to)];
+      if (!last || found.from > last.to) {
+        close();
+        start = left;
+        line += `M${left} ${y(found.mean)}`;
+        fill += `M${left} ${y(found.mean)}`;
+        band += `M${left} ${y(found.max)}`;
+      }
+      line += `V${y(found.mean)}H${right}`;
+      fill += `V${y(found.mean)}H${right}`;
+      band += `V${y(found.max)}H${right}`;
+      back = `V${y(found.min)}H${left}${back}`;
+      last = found;
+    }
+    close();
+    const set = (name, path) => series.drawing.querySelector(name)?.setAttribute('d', path);
+    set('.line', line);
+    set('.fill', fill);
+    set('.band', band);
+    if (series.peak) {
+      const inside = series.peak[0] >= low && series.peak[0] <= high;
+      set('.peak', inside ? `M${x(series.peak[0])} ${y(series.peak[1])}h0` : '');
+    }
+  }
+  const find = (selector) => chart.figure.querySelector(selector);
+  find('.unit').textContent = axis.name;
+  find('.grid').setAttribute('d', axis.marks.map(([share]) => `M0 ${Math.round(HEIGHT * (1 - share))}H${WIDTH}`).join(''));
+  const inside = chart.limits.filter(([value]) => value <= axis.top);
+  find('.limit').setAttribute('d', inside.map(([value]) => `M0 ${y(value)}H${WIDTH}`).join(''));
+  all('.limit-label', chart.over).forEach((text) => text.remove());
+  for (const [value, name] of inside) {
+    const down = 100 * (1 - value / axis.top);
+    const place = { class: 'limit-label', x: '100%', y: `${down.toFixed(2)}%`, dx: -6, dy: down < 10 ? 13 : -5 };
+    make('text', place, chart.over).textContent = name;
+  }
+  find('.y').replaceChildren(...axis.marks.map(([share, text]) => {
+    const mark = make('text', { x: '100%', y: `${(100 * (1 - share)).toFixed(2)}%`, dx: -8, dy: 4 });
+    mark.textContent = text;
+    return mark;
+  }));
+  find('.x').replaceChildren(...bottom(view).map(([share, text], number) => {
+    const mark = make('text', { x: `${(share * 100).toFixed(2)}%`, y: 15 });
+    if (number % 2) mark.setAttribute('class', 'odd');
+    mark.textContent = text;
+    return mark;
+  }));
+}
+
+// Puts the cursor at a moment in all charts, with values beside it in one of them.
+function point(moment, at) {
+  cursor = moment;
+  const inside = moment !== null && moment >= view[0] && moment <= view[1];
+  const span = inside ? spanAt(moment) : -1;
+  const covered = inside && span < from.length && from[span] <= moment;
+  const share = inside ? (moment - view[0]) / (view[1] - view[0]) : 0;
+  for (const chart of charts) {
+    chart.line.classList.toggle('off', !inside);
+    chart.line.setAttribute('x1', `${share * 100}%`);
+    chart.line.setAttribute('x2', `${share * 100}%`);
+    const values = chart.series.map((series) => {
+      const mean = covered ? series.mean[span] : null;
+      if (mean === null) return ['–', ''];
+      const [min, max] = series.min ? [series.min[span], series.max[span]] : [mean, mean];
+      return [show(chart.scale, mean), min < max ? ` (${show(chart.scale, min)} to ${show(chart.scale, max)})` : ''];
+    });
+    chart.series.forEach((series, number) => { series.now.textContent = inside ? values[number][0] : ''; });
+    const here = inside && chart === at;
+    chart.tip.classList.toggle('off', !here);
+    if (!here) continue;
+    const rows = chart.series.flatMap((series, number) => {
+      if (!series.on) return [];
+      const row = make('div');
+      const key = make('span', { class: `key tone${series.tone}` }, row);
+      make('span', {}, key).textContent = series.name;
+      make('span', {}, row).textContent = values[number].join('');
+      return [row];
+    });
+    const time = make('b');
+    const precise = view[1] - view[0] < 6e4 ? 23 : 19;
+    time.textContent = iso(moment).replace('T', ' ').slice(0, precise);
+    chart.tip.replaceChildren(time, ...rows);
+    const [room, left] = [chart.plot.clientWidth, chart.plot.clientWidth - chart.area.clientWidth];
+    const place = left + share * (room - left), wide = chart.tip.offsetWidth;
+    const beside = place + 12 + wide <= room ? place + 12 : place - 12 - wide;
+    chart.tip.style.transform = `translate(${Math.min(Math.max(beside, 0), Math.max(room - wide, 0))}px, .5rem)`;
+  }
+}
+
+const reset = document.getElementById('reset');
+function look(low, high) {
+  // No closer than a millisecond and no further than everything.
+  view = high - low >= 1 ? [Math.max(low, 0), Math.min(high, length)] : view;
+  reset.hidden = view[0] === 0 && view[1] === length;
+  charts.forEach(draw);
+  point(null, null);
+}
+reset.addEventListener('click', () => look(0, length));
+
+for (const chart of charts) {
+  const { area, plot, picked } = chart;
+  const moment = (event) => {
+    const box = area.getBoundingClientRect();
+    const share = Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
+    return view[0] + share * (view[1] - view[0]);
+  };
+  const percent = (at) => (at - view[0]) / (view[1] - view[0]) * 100;
+  let down = null;
+  const drop = () => {
+    down = null;
+    for (const { picked } of charts) picked.classList.add('off');
+  };
+  area.addEventListener('pointerdown', (event) => {
+    if (event.button !== 0) return;
+    down = { moment: moment(event), x: event.clientX };
+    area.setPointerCapture(event.pointerId);
+  });
+  area.addEventListener('pointermove', (event) => {
+    const now = moment(event);
+    point(now, chart);
+    if (!down || Math.abs(event.clientX - down.x) < 5) return;
+    const [low, high] = [Math.min(now, down.moment), Math.max(now, down.moment)];
+    for (const { picked } of charts) {
+      picked.classList.remove('off');
+      picked.setAttribute('x', `${percent(low)}%`);
+      picked.setAttribute('width', `${percent(high) - percent(low)}%`);
+    }
+  });
+  area.addEventListener('pointerup', (event) => {
+    const start = down;
+    drop();
+    if (!start || Math.abs(event.clientX - start.x) < 5) return;
+    const now = moment(event);
+    look(Math.min(now, start.moment), Math.max(now, start.moment));
+  });
+  area.addEventListener('pointercancel', drop);
+  area.addEventListener('pointerleave', () => { if (!down) point(null, null); });
+  area.addEventListener('dblclick', () => look(0, length));
+  plot.tabIndex = 0;
+  plot.setAttribute('role', 'group');
+  plot.setAttribute('aria-label', `${chart.figure.querySelector('h3').textContent}: arrow keys move the cursor, plus and minus zoom, Escape resets`);
+  plot.addEventListener('blur', () => point(null, null));
+  plot.addEventListener('keydown', (event) => {
+    const [low, high] = view, middle = cursor ?? (low + high) / 2;
+    const step = Math.max((high - low) / 100, 1);
+    const zoom = (factor) => {
+      look(middle - (middle - low) * factor, middle + (high - middle) * factor);
+      point(Math.min(Math.max(middle, view[0]), view[1]), chart);
+    };
+    const does = {
+      ArrowLeft: () => point(Math.max(middle - step, low), chart),
+      ArrowRight: () => point(Math.min(middle + step, high), chart),
+      Home: () => point(low, chart),
+      End: () => point(high, chart),
+      Escape: () => look(0, length),
+      '+': () => zoom(0.5),
+      '-': () => zoom(2),
+    }[event.key];
+    if (!does) return;
+    event.preventDefault();
+    does();
+  });
+}
+})();

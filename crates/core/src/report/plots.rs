@@ -1,0 +1,267 @@
+//! Which charts a recording has, and the series in each.
+//!
+//! In:  a recording and its summary. Out: [`Plot`]s with values in base units, by row, and the limits they ran into.
+//! Not here: how they are drawn (`chart`). Names come from the metric table.
+
+use serde_json::{Map, Value};
+
+use crate::frame::Frame;
+use crate::metric::{Kind, Metric, Table, Unit};
+use crate::recording::Recording;
+use crate::summary::Summary;
+
+use super::format::Scale;
+use super::timeline::{Clock, Series, Timeline};
+
+/// A rate is taken over this long at least: what a job writes in its last 2 ms is no 500 MB/s.
+const SHORTEST_RATE_S: f64 = 0.1;
+
+/// One chart.
+pub(super) struct Plot {
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    pub(super) scale: Scale,
+    pub(super) lines: Vec<Line>,
+    pub(super) limits: Vec<Limit>,
+}
+
+/// One series of a chart.
+pub(super) struct Line {
+    pub(super) name: String,
+    /// Its colour: job or machine, first or second.
+    pub(super) tone: usize,
+    pub(super) series: Series,
+    pub(super) mean: Option<f64>,
+    pub(super) max: Option<f64>,
+    /// All of it, for what is counted by row.
+    pub(super) total: Option<f64>,
+    /// The row that holds the maximum of the statistics, where they have one.
+    pub(super) peak_row: Option<usize>,
+}
+
+/// What there was of a resource.
+pub(super) struct Limit {
+    pub(super) value: f64,
+    pub(super) label: String,
+}
+
+struct Definition {
+    id: &'static str,
+    title: &'static str,
+    scale: Scale,
+    lines: &'static [(Metric, usize)],
+}
+
+/// Job in the strong tones 0 and 1, machine in the quiet 2 and 3; what only the machine has, in the strong ones.
+const PLOTS: [Definition; 8] = [
+    Definition {
+        id: "cpu",
+        title: "CPU usage",
+        scale: Scale::Cores,
+        lines: &[(Metric::ProcessCpu, 0), (Metric::SystemCpu, 2)],
+    },
+    Definition {
+        id: "memory",
+        title: "Memory",
+        scale: Scale::Bytes,
+        lines: &[(Metric::ProcessMemory, 0), (Metric::MemoryUsed, 2)],
+    },
+    Definition {
+        id: "disk-io",
+        title: "Disk I/O",
+        scale: Scale::Rate,
+        lines: &[
+            (Metric::ProcessRead, 0),
+            (Metric::ProcessWrite, 1),
+            (Metric::DiskRead, 2),
+            (Metric::DiskWrite, 3),
+        ],
+    },
+    Definition {
+        id: "network",
+        title: "Network",
+        scale: Scale::Rate,
+        lines: &[(Metric::NetRecv, 0), (Metric::NetSent, 1)],
+    },
+    Definition {
+        id: "gpu",
+        title: "GPU usage",
+        scale: Scale::Cores,
+        lines: &[(Metric::ProcessGpu, 0), (Metric::SystemGpu, 2)],
+    },
+    Definition {
+        id: "vram",
+        title: "VRAM",
+        scale: Scale::Bytes,
+        lines: &[(Metric::ProcessVram, 0), (Metric::SystemVram, 2)],
+    },
+    Definition {
+        id: "gpus",
+        title: "GPUs in use",
+        scale: Scale::Count,
+        lines: &[(Metric::ProcessGpus, 0), (Metric::SystemGpus, 2)],
+    },
+    Definition {
+        id: "disk-space",
+        title: "Disk space",
+        scale: Scale::Bytes,
+        lines: &[(Metric::DiskUsed, 0)],
+    },
+];
+
+const GPU: [Metric; 6] = [
+    Metric::ProcessGpu,
+    Metric::ProcessVram,
+    Metric::ProcessGpus,
+    Metric::SystemGpu,
+    Metric::SystemVram,
+    Metric::SystemGpus,
+];
+
+/// Whether the machine has a GPU, or one was seen at work.
+pub(super) fn has_gpu(server_info: Option<&Map<String, Value>>, summary: &Summary) -> bool {
+    number(server_info, "gpu_count").is_some_and(|count| count > 0.0)
+        || GPU.iter().any(|metric| summary.of(*metric).max().is_some_and(|max| max > 0.0))
+}
+
+/// A positive number of `server_info`.
+pub(super) fn number(server_info: Option<&Map<String, Value>>, key: &str) -> Option<f64> {
+    server_info?.get(key)?.as_f64().filter(|value| value.is_finite() && *value > 0.0)
+}
+
+/// The time axis that all charts share; `None` without a row.
+pub(super) fn timeline(recording: &Recording) -> Option<Timeline> {
+    let frame = recording.process.as_ref().or(recording.system.as_ref())?;
+    let timestamps = frame.metric(Metric::Timestamp)?.as_slice();
+    let elapsed = recording.extra.as_ref().and_then(|extra| extra.metric(Metric::Elapsed));
+    Timeline::new(&Clock {
+        timestamps: timestamps.get(..recording.rows())?,
+        elapsed_s: elapsed.map(crate::frame::Column::as_slice),
+        start_time: recording.head.metadata.start_time,
+        interval_s: recording.head.metadata.interval,
+    })
+}
+
+/// The charts for which something was measured.
+pub(super) fn plots(recording: &Recording, summary: &Summary, timeline: &Timeline) -> Vec<Plot> {
+    let gpu = has_gpu(recording.head.server_info.as_ref(), summary);
+    let wanted =
+        PLOTS.iter().filter(|plot| gpu || !plot.lines.iter().any(|(metric, _)| GPU.contains(metric)));
+    wanted
+        .map(|plot| Plot {
+            id: plot.id,
+            title: plot.title,
+            scale: plot.scale,
+            lines: plot
+                .lines
+                .iter()
+                .filter_map(|(metric, tone)| line(recording, summary, timeline, *metric, *tone))
+                .collect(),
+            limits: limits(plot.id, recording, summary),
+        })
+        .filter(|plot| !plot.lines.is_empty())
+        .collect()
+}
+
+fn line(
+    recording: &Recording,
+    summary: &Summary,
+    timeline: &Timeline,
+    metric: Metric,
+    tone: usize,
+) -> Option<Line> {
+    let (frame, prefix) = match metric.table() {
+        Table::System => (recording.system.as_ref()?, "System"),
+        _ => (recording.process.as_ref()?, "Process"),
+    };
+    let is_rate = metric.kind() == Kind::Delta;
+    let values = values(frame, metric, timeline)?;
+    let factor = metric.unit().byte_factor().unwrap_or(1.0);
+    let moments = summary.of(metric);
+    let (mut mean, mut max) =
+        (moments.mean().map(|mean| mean * factor), moments.max().map(|max| max * factor));
+    let mut highs = Vec::new();
+    if is_rate {
+        (mean, max) = mean_and_max(&values, &timeline.row_s);
+    }
+    if metric == Metric::ProcessMemory {
+        max = summary.memory_peak_kib().map(|peak_kib| peak_kib * factor);
+        let peaks = recording.extra.as_ref().and_then(|extra| extra.metric(Metric::MemoryPeak));
+        let peaks = peaks.map(|peaks| peaks.as_slice().iter().take(values.len()));
+        highs = peaks.into_iter().flatten().map(|peak_kib| peak_kib * factor).collect();
+    }
+    // The statistics have a maximum of what the first series of these charts shows.
+    let peak_row = if is_rate || tone != 0 { None } else { highest(&values, &highs) };
+    Some(Line {
+        name: format!("{prefix} {}", metric.human_name()),
+        tone,
+        mean: Some(mean?),
+        max,
+        total: if is_rate { moments.sum() } else { None },
+        peak_row,
+        // CPU and GPU use are counted over the row; other gauges are read at its end.
+        series: Series { by_row: values, highs, is_level: !is_rate && metric.unit() != Unit::Cores },
+    })
+}
+
+/// By row, in base units; bytes of a row become bytes a second.
+fn values(frame: &Frame, metric: Metric, timeline: &Timeline) -> Option<Vec<f64>> {
+    let factor = metric.unit().byte_factor().unwrap_or(1.0);
+    let shortest_s = timeline.row_s.iter().copied().fold(0.0, f64::max).min(SHORTEST_RATE_S);
+    let cells = frame.metric(metric)?.as_slice().iter().zip(&timeline.row_s);
+    Some(match metric.kind() {
+        Kind::Gauge => cells.map(|(cell, _)| cell * factor).collect(),
+        Kind::Delta => cells
+            .map(|(cell, row_s)| {
+                Some(row_s.max(shortest_s))
+                    .filter(|row_s| *row_s > 0.0)
+                    .map_or(f64::NAN, |row_s| cell / row_s)
+            })
+            .collect(),
+    })
+}
+
+fn mean_and_max(values: &[f64], row_s: &[f64]) -> (Option<f64>, Option<f64>) {
+    let measured = || values.iter().zip(row_s).filter(|(value, _)| !value.is_nan());
+    let (sum, weight_s) = measured()
+        .fold((0.0, 0.0), |(sum, weight_s), (value, row_s)| (sum + value * row_s, weight_s + row_s));
+    let max = measured().map(|(value, _)| *value).reduce(f64::max);
+    ((weight_s > 0.0).then(|| sum / weight_s), max)
+}
+
+fn highest(values: &[f64], highs: &[f64]) -> Option<usize> {
+    let reached = |row: usize| {
+        let cells = [values.get(row), highs.get(row)];
+        cells.into_iter().flatten().copied().filter(|cell| !cell.is_nan()).reduce(f64::max)
+    };
+    let rows = (0..values.len()).filter_map(|row| Some((row, reached(row)?)));
+    // The first of equals.
+    rows.reduce(|best, row| if row.1 > best.1 { row } else { best }).map(|(row, _)| row)
+}
+
+fn limits(id: &str, recording: &Recording, summary: &Summary) -> Vec<Limit> {
+    let info = recording.head.server_info.as_ref();
+    let cores =
+        |value: f64, what: &str| Limit { value, label: format!("{} {what}", Scale::Count.show(value)) };
+    let bytes = |mb: f64, what: &str| {
+        let value = mb * 1_048_576.0;
+        Limit { value, label: format!("{} {what}", Scale::Bytes.show(value)) }
+    };
+    let found = match id {
+        "cpu" => vec![
+            number(info, "cpu_limit").map(|cpus| cores(cpus, "CPUs allowed")),
+            number(info, "vcpus").map(|cpus| cores(cpus, if cpus == 1.0 { "CPU" } else { "CPUs" })),
+        ],
+        "memory" => vec![
+            number(info, "memory_limit_mb").map(|mb| bytes(mb, "allowed")),
+            number(info, "memory_mb").map(|mb| bytes(mb, "physical")),
+        ],
+        "gpu" | "gpus" => {
+            vec![number(info, "gpu_count").map(|gpus| cores(gpus, if gpus == 1.0 { "GPU" } else { "GPUs" }))]
+        }
+        "vram" => vec![number(info, "gpu_memory_mb").map(|mb| bytes(mb, "of VRAM"))],
+        "disk-space" => vec![summary.of(Metric::DiskTotal).max().map(|gib| bytes(gib * 1024.0, "in all"))],
+        _ => Vec::new(),
+    };
+    found.into_iter().flatten().filter(|limit| limit.value > 0.0).collect()
+}
