@@ -142,10 +142,10 @@ fn every_vendor_is_found_or_unknown_in_time_and_leaves_nothing_behind() {
                         let needs_token = vendor.id == "linode";
                         match behaviour {
                             Behaviour::Right | Behaviour::ALittleLate => {
-                                assert_right(vendor, &cloud, "with DMI")
+                                assert_right(vendor, &cloud, "with DMI");
                             }
                             Behaviour::NoToken if !needs_token => {
-                                assert_right(vendor, &cloud, "without token")
+                                assert_right(vendor, &cloud, "without token");
                             }
                             _ => assert_unknown(vendor, &cloud, behaviour),
                         }
