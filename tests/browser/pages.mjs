@@ -4,10 +4,10 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, writeFileSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
 
-const program = resolve(process.env.RESOURCE_TRACKER ?? join(import.meta.dirname, '../../target/release/resource-tracker'));
+const program = resolve(process.env.RESOURCE_TRACKER ?? fileURLToPath(new URL('../../target/release/resource-tracker', import.meta.url)));
 
 /** Writes a recording and its page; where the page is. */
 export function page(recording) {

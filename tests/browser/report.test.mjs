@@ -313,16 +313,16 @@ for (const [name, make] of Object.entries({ training, small, ...odd })) {
     assert.deepEqual(valid.results.flatMap((result) => result.messages.map((message) => `${message.ruleId} ${message.line}:${message.column} ${message.message}`)), []);
     await close();
 
-    for (const colorScheme of ['light', 'dark']) {
-      for (const width of [360, 1280]) {
-        // axe looks from inside, where the page's policy does not let it in.
-        const seen = await open(made, { colorScheme, bypassCSP: true, viewport: { width, height: 900 } });
-        await seen.tab.evaluate(axe);
-        const found = await seen.tab.evaluate(() => window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
-        assert.deepEqual(found.violations.map((rule) => `${colorScheme} ${width} ${rule.id}: ${rule.nodes[0].html.slice(0, 120)} ${rule.nodes[0].failureSummary}`), []);
-        assert.ok(found.passes.length > 15, 'axe looked at something');
-        await seen.close();
-      }
+    for (const [colorScheme, width] of [['light', 1280], ['dark', 360], ['dark', 1280], ['light', 360]].slice(0, name === 'training' ? 4 : 2)) {
+      // axe looks from inside, where the page's policy does not let it in.
+      const seen = await open(made, { colorScheme, bypassCSP: true, viewport: { width, height: 900 } });
+      await seen.tab.evaluate(axe);
+      const rules = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+      const found = await seen.tab.evaluate((rules) => window.axe.run(document, { runOnly: rules, resultTypes: ['violations', 'passes'] }), rules);
+      const violations = found.violations.map(({ id, nodes }) => `${colorScheme} ${width} ${id}: ${nodes[0].html.slice(0, 120)} ${nodes[0].failureSummary}`);
+      assert.deepEqual(violations, []);
+      assert.ok(found.passes.length > 15, 'axe looked at something');
+      await seen.close();
     }
   });
 }

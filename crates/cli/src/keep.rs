@@ -96,16 +96,17 @@ impl Keeper {
             history.prepare().map_err(io::Error::other)?;
             Rows::start(&history.journal_path(id), &about, false)
         });
-        // What goes elsewhere does not depend on the history.
-        let started = match (in_history, &self.place) {
-            (Some(Ok(started)), _) => Ok(started),
-            (_, Place::File { .. } | Place::Nowhere) => Rows::start(
+        let elsewhere = self.report.is_some() || matches!(self.place, Place::File { .. });
+        let started = match in_history {
+            Some(Ok(started)) => Ok(started),
+            // What goes elsewhere does not depend on the history.
+            _ if elsewhere => Rows::start(
                 &std::env::temp_dir().join(format!("resource-tracker-{id}.journal")),
                 &about,
                 false,
             ),
-            (Some(Err(error)), _) => Err(error),
-            (None, _) => return,
+            Some(Err(error)) => Err(error),
+            None => return,
         };
         match started {
             Ok((rows, sink)) => {
