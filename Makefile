@@ -6,7 +6,7 @@ VENV := $(CURDIR)/.venv
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PACKAGES := gcc libc6-dev make procps python3 python3-venv strace util-linux
 
-.PHONY: help setup test check test-rust test-interop bench deny generate clean
+.PHONY: help setup test check test-rust test-interop test-browser bench deny generate clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -18,7 +18,7 @@ setup: ## what the tests need, from Debian and PyPI
 	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
-test: setup check test-rust test-interop ## everything that must pass
+test: setup check test-rust test-interop test-browser ## everything that must pass
 
 check: ## formatting, lints, docs, licences and advisories
 	cargo fmt --all --check
@@ -32,9 +32,14 @@ test-rust: setup ## the tests of core and command
 test-interop: setup ## recordings exchanged with the original package
 	tests/interop/run.sh $(VENV)/interop
 
+test-browser: setup ## the report in a real browser
+	cargo build --quiet
+	RESOURCE_TRACKER=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/resource-tracker tests/browser/run
+
 bench: ## budgets: cost of a tick, of a run, of reading recordings
 	cargo bench -p resource-tracker --bench tick
 	cargo bench -p resource-tracker --bench recording
+	cargo bench -p resource-tracker-cli --bench report
 	benches/command.py
 
 deny: ## licences and sources of what we depend on (installs cargo-deny)
@@ -42,7 +47,7 @@ deny: ## licences and sources of what we depend on (installs cargo-deny)
 	cargo deny check bans licenses sources
 
 generate: ## files that are made from the code
-	UPDATE_GENERATED=1 cargo test -p resource-tracker --lib metric
+	UPDATE_GENERATED=1 cargo test -p resource-tracker --lib -- docs_page policy
 	UPDATE_GENERATED=1 cargo test -p resource-tracker --test hosts golden
 
 clean:

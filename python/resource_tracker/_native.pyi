@@ -2,6 +2,30 @@
 from os import PathLike
 from typing import Any, Optional, final
 
+__all__ = [
+    "Column",
+    "Meter",
+    "Session",
+    "aggregate_stats",
+    "allocation_checks",
+    "arrow_stream",
+    "cloud_info",
+    "instance_price",
+    "is_partition",
+    "keeper_request",
+    "metrics",
+    "process_stats",
+    "read_csv",
+    "recommended_servers",
+    "round_memory",
+    "save_text",
+    "server_info",
+    "system_stats",
+    "version",
+    "write_csv",
+    "zfs_pools",
+]
+
 @final
 class Column:
     """One column of a table; a cell that was not measured is None."""

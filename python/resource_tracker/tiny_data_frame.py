@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, Optional, Union
 
-    Stored = Union[list[Any], _native.Column]
+    _Stored = Union[list[Any], _native.Column]
 
 __all__ = ["StatSpec", "TinyDataFrame"]
 
@@ -80,7 +80,7 @@ class TinyDataFrame:
         retry_delay: float = 0.1,
     ) -> None:
         assert (data is None) != (csv_file_path is None), "give either data or csv_file_path, not both"
-        self._columns: dict[str, Stored] = {}
+        self._columns: dict[str, _Stored] = {}
         #: Columns whose floats are whole numbers, which files have without a point.
         self._whole: set[str] = set()
         if csv_file_path is not None:
@@ -92,7 +92,7 @@ class TinyDataFrame:
             names = dict.fromkeys(name for row in rows for name in row)
             self._fill({name: [row.get(name) for row in rows] for name in names})
 
-    def _fill(self, columns: dict[str, Stored]) -> None:
+    def _fill(self, columns: dict[str, _Stored]) -> None:
         lengths = {len(column) for column in columns.values()}
         if len(lengths) > 1:
             raise ValueError("All columns must have the same length")
@@ -100,7 +100,7 @@ class TinyDataFrame:
         self._whole = {name for name, column in columns.items() if not isinstance(column, list) and column.whole}
 
     @classmethod
-    def _of(cls, columns: dict[str, Stored], whole: Optional[set[str]] = None) -> TinyDataFrame:
+    def _of(cls, columns: dict[str, _Stored], whole: Optional[set[str]] = None) -> TinyDataFrame:
         frame = cls.__new__(cls)
         frame._fill(columns)
         if whole is not None:
@@ -308,14 +308,14 @@ class TinyDataFrame:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __getstate__(self) -> tuple[dict[str, Stored], set[str]]:
+    def __getstate__(self) -> tuple[dict[str, _Stored], set[str]]:
         return self._columns, self._whole
 
-    def __setstate__(self, state: tuple[dict[str, Stored], set[str]]) -> None:
+    def __setstate__(self, state: tuple[dict[str, _Stored], set[str]]) -> None:
         self._columns, self._whole = state
 
 
-def _as_column(values: Any) -> Stored:
+def _as_column(values: Any) -> _Stored:
     return values if isinstance(values, (list, _native.Column)) else list(values)
 
 
@@ -341,7 +341,7 @@ def _cell(value: Any, quote_strings: bool, whole: bool) -> str:
     return text
 
 
-def _read_with_retries(path: str, retries: int, retry_delay: float) -> dict[str, Stored]:
+def _read_with_retries(path: str, retries: int, retry_delay: float) -> dict[str, _Stored]:
     import time
 
     for attempt in range(max(retries, 0) + 1):

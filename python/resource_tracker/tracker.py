@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .report import Report
 
-    Path = Union[str, "os.PathLike[str]"]
+    _Path = Union[str, "os.PathLike[str]"]
 
 __all__ = ["PidTracker", "ProcessTracker", "ResourceTracker", "SystemTracker"]
 
@@ -291,12 +291,12 @@ class ResourceTracker:
         """A tracker that has recorded what a snapshot's JSON holds."""
         return cls._of(_native.Session.loads(s))
 
-    def dump(self, file: Path) -> None:
+    def dump(self, file: _Path) -> None:
         """The snapshot as a gzipped file, whole or not at all."""
         self._session.dump(os.fspath(file))
 
     @classmethod
-    def load(cls, file: Path) -> ResourceTracker:
+    def load(cls, file: _Path) -> ResourceTracker:
         """A tracker that has recorded what a snapshot's file holds."""
         return cls._of(_native.Session.load(os.fspath(file)))
 

@@ -36,8 +36,12 @@ for python in $pythons; do
         "$venv/bin/ruff" check "$root/python" "$root/build_backend"
         "$venv/bin/ruff" format --check "$root/python" "$root/build_backend"
         "$venv/bin/mypy" --strict "$root/python/resource_tracker"
-        (cd "$venvs" && "$venv/bin/stubtest" resource_tracker --ignore-disjoint-bases)
+        (cd "$venvs" && "$venv/bin/stubtest" --mypy-config-file "$root/pyproject.toml" resource_tracker)
     fi
-    # From elsewhere, so that the installed package is tested and not the source.
-    (cd "$venvs" && "$venv/bin/python" -m pytest --quiet "$root/python/tests")
+    # From elsewhere, so that the installed package is tested and not the source. Accuracy is the system's Python's to
+    # show, whichever runs the tests: once is enough.
+    only=
+    [ "$python" = python3.11 ] || only="--ignore=$root/python/tests/test_accuracy.py"
+    # shellcheck disable=SC2086
+    (cd "$venvs" && "$venv/bin/python" -m pytest --quiet $only "$root/python/tests")
 done

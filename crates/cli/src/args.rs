@@ -57,6 +57,9 @@ pub enum Command {
     /// Show or refresh the catalogue of servers
     #[command(subcommand)]
     Catalog(CatalogCommand),
+    /// Write a recording as one HTML page
+    #[command(after_help = "Example:\n  resource-tracker report last --open")]
+    Report(ReportArgs),
     /// Record for the program that started us
     #[command(hide = true)]
     Companion {
@@ -195,6 +198,9 @@ pub struct RecordArgs {
     /// Write rows as CSV while they come; `-` is standard error
     #[arg(long, value_name = "FILE", env = "RESOURCE_TRACKER_CSV")]
     pub csv: Option<PathBuf>,
+    /// Write a report (one HTML page) here at the end
+    #[arg(long, value_name = "FILE", env = "RESOURCE_TRACKER_REPORT")]
+    pub report: Option<PathBuf>,
     /// Name of the job, by which the history finds its runs
     #[arg(short, long, value_name = "NAME", env = "RESOURCE_TRACKER_JOB")]
     pub job: Option<String>,
@@ -307,6 +313,18 @@ pub struct ExportArgs {
     /// Column names for people
     #[arg(long)]
     pub human_names: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// A file, `last`, or a name or id from the history
+    pub recording: String,
+    /// Where to write; `-` is standard output [default: the job's name with `-report.html`, here]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Show it in the browser
+    #[arg(long)]
+    pub open: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

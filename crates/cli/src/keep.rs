@@ -23,6 +23,7 @@ use resource_tracker::tracker::Tracker;
 
 use crate::args::RecordArgs;
 use crate::failure::Failure;
+use crate::report;
 use crate::sinks::{CsvSink, CsvTables};
 
 /// A recording that will be kept, or not.
@@ -32,6 +33,7 @@ pub struct Keeper {
     keep_runs: usize,
     run: Run,
     place: Place,
+    report: Option<(Output, PathBuf)>,
     rows: Option<Rows>,
     /// Why a recording that nobody asked for by name cannot be kept.
     warning: Option<String>,
@@ -71,33 +73,40 @@ impl Keeper {
         if let Some(path) = &args.csv {
             sinks.push(csv_sink(path, args.no_system).map_err(|error| Failure::output(path, error))?);
         }
+        let report = args.report.clone().map(|path| match Output::open(&path) {
+            Ok(output) => Ok((output, path)),
+            Err(error) => Err(Failure::output(&path, error)),
+        });
+        let report = report.transpose()?;
         let (offline, keep_runs) = (args.offline, args.keep_runs);
         let mut keeper =
-            Self { config: args.config(), offline, keep_runs, run, place, rows: None, warning: None };
+            Self { config: args.config(), offline, keep_runs, run, place, report, rows: None, warning: None };
         keeper.start_rows(history.as_ref(), &id, &mut sinks);
         Ok((keeper, sinks))
     }
 
     fn start_rows(&mut self, history: Option<&History>, id: &str, sinks: &mut Vec<Box<dyn Sink>>) {
-        if matches!(self.place, Place::Nowhere) {
+        let unsaved = matches!(self.place, Place::Nowhere);
+        if unsaved && self.report.is_none() {
             return;
         }
         let head = record::head(&self.config, 0, now_s(), self.run.clone());
         let about = Rows::about(&head.metadata, &self.run);
-        let in_history = history.map(|history| {
+        let in_history = history.filter(|_| !unsaved).map(|history| {
             history.prepare().map_err(io::Error::other)?;
             Rows::start(&history.journal_path(id), &about, false)
         });
-        // A recording that goes elsewhere does not depend on the history.
-        let started = match (in_history, &self.place) {
-            (Some(Ok(started)), _) => Ok(started),
-            (_, Place::File { .. }) => Rows::start(
+        let elsewhere = self.report.is_some() || matches!(self.place, Place::File { .. });
+        let started = match in_history {
+            Some(Ok(started)) => Ok(started),
+            // What goes elsewhere does not depend on the history.
+            _ if elsewhere => Rows::start(
                 &std::env::temp_dir().join(format!("resource-tracker-{id}.journal")),
                 &about,
                 false,
             ),
-            (Some(Err(error)), _) => Err(error),
-            (None, _) => return,
+            Some(Err(error)) => Err(error),
+            None => return,
         };
         match started {
             Ok((rows, sink)) => {
@@ -122,6 +131,11 @@ impl Keeper {
         set_ending(&mut run);
         let mut head = head_of(&self.config, run, tracker, pid);
         head.cloud_info = cloud_info(self.offline);
+        if let Some((output, path)) = self.report
+            && let Err(error) = report::write(output, &rows, &head)
+        {
+            warnings.push(format!("the report `{}` cannot be written: {error}", path.display()));
+        }
         let written = match self.place {
             Place::File { output, path } => {
                 write_file(*output, &rows, &head).map(|()| path).map_err(|error| error.to_string())

@@ -11,6 +11,7 @@ mod failure;
 mod info;
 mod keep;
 mod past;
+mod report;
 mod run;
 mod servers;
 mod show;
@@ -40,6 +41,7 @@ const OURS: [i32; 4] = [libc::SIGPIPE, libc::SIGCHLD, 32, 33];
 fn command() -> u8 {
     let ignored_at_start: Vec<i32> = OURS.into_iter().filter(|signal| sys::is_ignored(*signal)).collect();
     fill_standard_streams();
+    sys::share_one_heap();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return show::usage(&error),
@@ -56,6 +58,7 @@ fn command() -> u8 {
         Command::Servers(args) => servers::servers(&args),
         Command::Info(args) => info::info(&args),
         Command::Catalog(command) => servers::catalog(&command),
+        Command::Report(args) => report::report(&args),
         Command::Companion { orders } => companion::serve(&orders),
     };
     match done {

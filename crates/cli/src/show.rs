@@ -150,6 +150,13 @@ fn print_error(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
+/// Prints where something was written.
+pub fn path(path: &Path) {
+    use std::io::Write as _;
+    // A reader that has gone away does not want to know.
+    let _ = writeln!(std::io::stdout(), "{}", path.display());
+}
+
 /// How a run went, in a few lines on standard error.
 pub fn summary(ending: Option<Ending>, tracker: &Tracker, warnings: &[String], recording: Option<&Path>) {
     let (summary, cpu_source) = (tracker.summary(), tracker.cpu_source());

@@ -105,7 +105,19 @@ fn with_neither_counter_what_was_seen_is_reported_and_what_was_not_is_said() {
     }
     let measured = measure("ignored_sigchld", "3", NOBODY, &["--cpu-source", "procfs"]);
     assert!(measured.stderr.contains("coverage  unknown"), "{}", measured.stderr);
-    assert!(measured.stderr.contains("warning: CPU time is incomplete"), "{}", measured.stderr);
+    assert!(
+        measured.stderr.contains("warning: CPU time and storage bytes are incomplete"),
+        "{}",
+        measured.stderr
+    );
+}
+
+#[test]
+fn bytes_that_nobody_received_are_said_to_be_missing() {
+    let measured = measure("ignored_sigchld", "1", NOBODY, &[]);
+    assert!(measured.stderr.contains("warning: storage bytes are incomplete"), "{}", measured.stderr);
+    let measured = measure("short_children", "1", NOBODY, &[]);
+    assert!(!measured.stderr.contains("warning"), "{}", measured.stderr);
 }
 
 #[test]

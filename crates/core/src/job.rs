@@ -29,6 +29,9 @@ pub enum Sampler {
     Outside,
 }
 
+/// How long a refusal must last to be meant.
+const FOR_GOOD_NS: u64 = 500_000_000;
+
 /// A job that is followed.
 #[derive(Debug)]
 pub struct Job {
@@ -47,6 +50,8 @@ pub struct Job {
     ns_per_tick: u64,
     io_known: bool,
     io_denied: bool,
+    /// Processes (pid, start) whose storage bytes were refused, and since when.
+    io_refused: Vec<((u32, u64), u64)>,
     /// The root's last account, once it has ended and while it still is a zombie.
     ended: Option<Ended>,
 }
@@ -78,6 +83,7 @@ impl Job {
             ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
             io_known: false,
             io_denied: false,
+            io_refused: Vec::new(),
             ended: None,
         }
     }
@@ -274,18 +280,31 @@ impl Job {
 
     fn storage_bytes(&mut self, root: &Root, member: &Member) -> (u64, u64) {
         let text = root.read(pid_path(member.pid, "io").as_str(), &mut self.buffer);
+        let who = (member.pid, member.stat.start_ticks);
         match text.map(parse_pid_io) {
             Ok(Ok(io)) => {
                 self.io_known = true;
+                self.io_refused.retain(|(refused, _)| *refused != who);
                 (io.read_bytes, io.write_bytes)
             }
             other => {
+                if matches!(other, Err(SourceError::Denied { .. })) {
+                    self.note_refusal(who);
+                }
                 // What was read before stays: the process may have ended between two files.
                 let known = self.ledger.account(member.pid, member.stat.start_ticks);
-                // In the middle of an exec a process refuses everybody, so the first refusal says nothing.
-                self.io_denied |= known.is_some() && matches!(other, Err(SourceError::Denied { .. }));
                 known.map_or((0, 0), |account| (account.spent.read_bytes, account.spent.write_bytes))
             }
+        }
+    }
+
+    /// In the middle of an exec or of its end a process refuses everybody: only one that goes on doing so is another
+    /// user's.
+    fn note_refusal(&mut self, who: (u32, u64)) {
+        let now_ns = Moment::now().monotonic_ns;
+        match self.io_refused.iter().find(|(refused, _)| *refused == who) {
+            Some((_, since_ns)) => self.io_denied |= now_ns.saturating_sub(*since_ns) >= FOR_GOOD_NS,
+            None => self.io_refused.push((who, now_ns)),
         }
     }
 }

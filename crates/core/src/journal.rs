@@ -316,10 +316,10 @@ mod tests {
         fn a_damaged_journal_gives_a_prefix_of_its_rows(at in 0_usize..4_000, byte: u8) {
             let (_folder, path) = written(false);
             let mut bytes = std::fs::read(&path).unwrap();
+            let head = bytes.iter().position(|byte| *byte == b'\n').unwrap();
             let at = at % bytes.len();
             bytes[at] = byte;
             std::fs::write(&path, &bytes).unwrap();
-            let head = bytes.iter().position(|byte| *byte == b'\n').unwrap();
             if let Ok(reader) = Reader::open(&path) {
                 let rows: Vec<_> = reader.collect();
                 if at > head {

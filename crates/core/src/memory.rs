@@ -22,8 +22,8 @@ const SETTLED_NS: u64 = 10_000_000_000;
 /// What may be saved up for a tree that changes.
 const RESERVE_NS: u64 = 500_000_000;
 
-/// In the middle of an exec a process refuses everybody; one that always does is not asked for ever.
-const MOST_REFUSALS: u8 = 3;
+/// One that refuses is asked again after this time: in the middle of an exec a process refuses everybody.
+const REFUSED_NS: u64 = 1_000_000_000;
 
 /// One process at the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,8 +34,8 @@ struct Held {
     peak_rss_kib: Option<u64>,
     swap_kib: Option<u64>,
     walk: Option<Walk>,
-    /// Walks in a row that were refused: another user's process, or a kernel without `smaps_rollup`.
-    refusals: u8,
+    /// When a walk was refused: another user's process, or a kernel without `smaps_rollup`.
+    refused_at_ns: Option<u64>,
 }
 
 /// A walk over a process's pages.
@@ -58,11 +58,14 @@ impl Held {
     }
 
     fn is_due(&self, now_ns: u64, is_alone: bool) -> bool {
-        let Some(walk) = self.walk else { return self.refusals < MOST_REFUSALS };
+        if self.refused_at_ns.is_some_and(|then_ns| now_ns.saturating_sub(then_ns) < REFUSED_NS) {
+            return false;
+        }
+        let Some(walk) = self.walk else { return true };
         // Of a process that shares with no other one here, only a change of RSS changes the share.
         let is_settled = is_alone && self.rss_kib == walk.rss_kib;
         let rest_ns = if is_settled { SETTLED_NS } else { 0 }.max(walk.cost_ns.saturating_mul(REST));
-        self.refusals < MOST_REFUSALS && now_ns.saturating_sub(walk.at_ns) >= rest_ns
+        now_ns.saturating_sub(walk.at_ns) >= rest_ns
     }
 
     /// Those never walked first, then the oldest walk: what RSS shows of a change is counted meanwhile, what others
@@ -187,7 +190,7 @@ impl Memory {
             match text.map(parse_smaps_rollup) {
                 Ok(Ok(Some(found))) => {
                     let cost_ns = spent_ns().saturating_sub(start_ns);
-                    held.refusals = 0;
+                    held.refused_at_ns = None;
                     // The walk is newer than `stat`, and may have found more.
                     held.rss_kib = found.rss_kib;
                     held.walk =
@@ -196,7 +199,7 @@ impl Memory {
                 }
                 // Ended meanwhile, or without memory: what is known stays.
                 Ok(_) | Err(SourceError::Gone { .. }) => {}
-                Err(_) => held.refusals += 1,
+                Err(_) => held.refused_at_ns = Some(now_ns),
             }
         }
         self.left_ns = left_ns;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::journal::{Journal, JournalError, Reader};
 use crate::metric::Row;
-use crate::recording::{Head, Metadata, Run, Software, Status, VERSION, gzip, write_snapshot};
+use crate::recording::{Head, Metadata, Recording, Run, Software, Status, VERSION, gzip, write_snapshot};
 use crate::root::Root;
 use crate::sampler::Sink;
 use crate::source::procfs::parse_pid_stat;
@@ -115,10 +115,7 @@ impl Rows {
     /// # Errors
     /// Those of `out`, and of reading the journal.
     pub fn write_snapshot(&self, out: &mut impl Write, head: &Head) -> io::Result<()> {
-        let mut reader = Reader::open(&self.path).map_err(|error| match error {
-            JournalError::Io { source, .. } => source,
-            foreign @ JournalError::Foreign { .. } => io::Error::other(foreign),
-        })?;
+        let mut reader = self.reader()?;
         let mut compressed = gzip(out);
         write_snapshot(&mut compressed, head, &mut |take| {
             reader.rewind()?;
@@ -128,6 +125,25 @@ impl Rows {
             Ok(())
         })?;
         compressed.finish()?.flush()
+    }
+
+    /// The recording in memory, for what is computed from all rows.
+    ///
+    /// # Errors
+    /// Those of reading the journal.
+    pub fn recording(&self, head: Head) -> io::Result<Recording> {
+        let (mut recording, mut reader) = (Recording::new(head), self.reader()?);
+        while let Some(row) = reader.next_row() {
+            recording.push(&row);
+        }
+        Ok(recording)
+    }
+
+    fn reader(&self) -> io::Result<Reader> {
+        Reader::open(&self.path).map_err(|error| match error {
+            JournalError::Io { source, .. } => source,
+            foreign @ JournalError::Foreign { .. } => io::Error::other(foreign),
+        })
     }
 
     /// Leaves the journal where it is: the recording could not be written, and the rows are not to be lost.

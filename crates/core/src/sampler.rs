@@ -292,9 +292,16 @@ impl Engine {
         if job.is_io_denied() {
             progress.note("storage bytes of some processes are not in the figures: no permission to read their io files".to_owned());
         }
-        if !job.is_fully_counted() && job.unreceived_cpu_ns() > 0 {
+        let cpu = self.before.job.map(|reading| reading.cpu).unwrap_or_default();
+        // A process that nobody waits for hands nothing on: a counter still has its CPU time, nobody has its bytes.
+        let unseen_ns = if cpu.is_counted { cpu.spent_ns.saturating_sub(cpu.seen_ns) } else { 0 };
+        let some_were_dropped = job.unreceived_cpu_ns() > 0 || unseen_ns > cpu.spent_ns / 20;
+        if some_were_dropped && cpu.is_counted {
+            progress.note("storage bytes are incomplete: processes ended that nobody waited for".to_owned());
+        } else if some_were_dropped {
             progress.note(
-                "CPU time is incomplete: processes ended that nobody waited for, and no counter saw them"
+                "CPU time and storage bytes are incomplete: processes ended that nobody waited for, and no counter \
+                 saw them"
                     .to_owned(),
             );
         }

@@ -309,6 +309,46 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     Some(Arrived { signal: info.ssi_signo.cast_signed(), from_kernel: info.ssi_code == libc::SI_KERNEL })
 }
 
+/// One heap for all threads: ours allocate little, and a heap of its own for each would be most of the tracker's memory.
+pub fn share_one_heap() {
+    // SAFETY: takes integers by value; a C library without the setting ignores it.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1)
+    };
+}
+
+/// Gives back the pages of code that starting up has touched (arguments, help, set-up): what goes on running needs few
+/// of them, and gets those from the page cache again when it comes to them.
+pub fn release_start_up_code() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let code = maps.lines().filter(|line| line.contains(" r-xp ") && line.contains(" /"));
+    for range in code.filter_map(|line| line.split(' ').next()?.split_once('-')) {
+        let address = |text: &str| usize::from_str_radix(text, 16).ok();
+        if let (Some(start), Some(end)) = (address(range.0), address(range.1)) {
+            // SAFETY: the range is a mapping of a file that is executable and not writable, so that nothing in it
+            // differs from the file: dropping its pages only makes the kernel map them again at the next touch.
+            unsafe {
+                libc::madvise(start as *mut libc::c_void, end.saturating_sub(start), libc::MADV_DONTNEED)
+            };
+        }
+    }
+}
+
+/// A signal's action as the kernel keeps it. The C library's own calls refuse the two signals that it uses itself,
+/// and those too may have been ignored by whoever started us.
+#[repr(C)]
+#[derive(Default)]
+struct Action {
+    handler: usize,
+    flags: libc::c_ulong,
+    restorer: usize,
+    mask: [u64; 2],
+}
+
+/// The size of the kernel's signal set in bytes.
+const SIGNAL_SET_BYTES: usize = 8;
+
 /// The time zone of this machine at a moment: seconds east of Greenwich, and the zone's abbreviation.
 #[must_use]
 pub fn local_zone(unix_s: i64) -> Option<(i32, String)> {
@@ -328,20 +368,6 @@ pub fn local_zone(unix_s: i64) -> Option<(i32, String)> {
     };
     Some((i32::try_from(time.tm_gmtoff).ok()?, abbreviation))
 }
-
-/// A signal's action as the kernel keeps it. The C library's own calls refuse the two signals that it uses itself,
-/// and those too may have been ignored by whoever started us.
-#[repr(C)]
-#[derive(Default)]
-struct Action {
-    handler: usize,
-    flags: libc::c_ulong,
-    restorer: usize,
-    mask: [u64; 2],
-}
-
-/// The size of the kernel's signal set in bytes.
-const SIGNAL_SET_BYTES: usize = 8;
 
 /// Whether a signal is ignored in this process.
 #[must_use]

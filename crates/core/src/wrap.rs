@@ -161,6 +161,7 @@ pub fn run(
     let pid = child.id();
     tracker.order(Order::Adopt { pid, counter });
     once_started();
+    sys::release_start_up_code();
     let ended = wait_for_job(pid, &signals.descriptor, &root, &tracker);
     tracker.finish(Order::Ended { ended, own_rss_kib });
     reap(pid);

@@ -10,6 +10,8 @@ use resource_tracker::host;
 use resource_tracker::job::{Job, Sampler};
 use resource_tracker::metric::{Metric, Row, Table};
 use resource_tracker::recommend::recommend_resources;
+use resource_tracker::record;
+use resource_tracker::recording::{Recording, Run};
 use resource_tracker::root::Root;
 use resource_tracker::snapshot::{Device, DiskSpace, Moment, Snapshot};
 use resource_tracker::source::{Machine, replay};
@@ -130,12 +132,28 @@ fn a_recorded_job_gives_the_golden_tables_statistics_and_recommendation() {
     text.push(b'\n');
     text.extend(serde_json::to_vec_pretty(&recommend_resources(&stats, &[]).unwrap()).unwrap());
     text.push(b'\n');
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/linux-6.18-vm.txt");
+    assert_golden("linux-6.18-vm.txt", &text);
+
+    let mut recording =
+        Recording::new(record::head(&Config::default(), 15270, 1_794_781_097.148, Run::default()));
+    recording.head.metadata.resource_tracker.version = "any".to_owned();
+    recording.head.metadata.set_stop_time(1_794_781_099.395);
+    for row in &rows {
+        recording.push(row);
+    }
+    let mut json = Vec::new();
+    recording.write(&mut json).unwrap();
+    assert_golden("linux-6.18-vm.json", &json);
+    assert_eq!(Recording::read(json.as_slice()).unwrap(), recording);
+}
+
+fn assert_golden(name: &str, text: &[u8]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden").join(name);
     if std::env::var_os("UPDATE_GENERATED").is_some() {
-        std::fs::write(&path, &text).unwrap();
+        std::fs::write(&path, text).unwrap();
     }
     let golden = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(String::from_utf8(text).unwrap(), golden, "run `make generate` if this is meant");
+    assert_eq!(String::from_utf8_lossy(text), golden, "run `make generate` if this is meant");
 }
 
 #[test]

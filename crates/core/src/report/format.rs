@@ -77,8 +77,14 @@ pub(super) fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "unknown".to_owned();
     }
+    if seconds > 0.0 && seconds < 0.1 {
+        return format!("{:.1} ms", seconds * 1000.0);
+    }
     if seconds < 60.0 {
-        let decimals = usize::from(seconds < 9.95) + usize::from(seconds < 1.0);
+        let decimals = match seconds {
+            whole if whole.fract() == 0.0 => 0,
+            seconds => usize::from(seconds < 9.95) + usize::from(seconds < 1.0),
+        };
         return format!("{seconds:.decimals$} s");
     }
     let whole = whole(seconds);
@@ -254,8 +260,11 @@ mod tests {
     #[test]
     fn durations_show_their_two_largest_units() {
         let cases = [
+            (0.0, "0 s"),
+            (0.0032, "3.2 ms"),
             (0.25, "0.25 s"),
             (3.21, "3.2 s"),
+            (3.0, "3 s"),
             (42.4, "42 s"),
             (62.0, "1 min 2 s"),
             (3600.0 * 5.0 + 120.0, "5 h 2 min"),

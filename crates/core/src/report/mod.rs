@@ -10,8 +10,10 @@
 //!                        └──────────────── page.css, page.js, policy.txt ──────────┴─▶ one file
 //! ```
 
+mod advice;
 mod axis;
 mod chart;
+mod figures;
 mod format;
 mod html;
 mod money;

@@ -110,7 +110,7 @@ fn vendor(server: &Server) -> &str {
 
 fn write_table(html: &mut String, context: &Context, servers: &[Server]) {
     html.push_str(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Servers\"><table class=\"figures\"><thead><tr><th scope=\"col\">Server</th><th scope=\"col\">Vendor</th>\
+        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Servers\"><table class=\"figures\"><thead><tr><th scope=\"col\">Server</th><th scope=\"col\" class=\"word\">Vendor</th>\
          <th scope=\"col\">CPUs</th><th scope=\"col\">Memory</th><th scope=\"col\">GPUs</th><th scope=\"col\">An hour</th>\
          <th scope=\"col\">This run</th><th scope=\"col\">At spot</th></tr></thead><tbody>\n",
     );
@@ -124,7 +124,7 @@ fn write_table(html: &mut String, context: &Context, servers: &[Server]) {
         });
         let _ = writeln!(
             html,
-            "<tr><th scope=\"row\"><bdi>{}</bdi></th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><th scope=\"row\"><bdi>{}</bdi></th><td class=\"word\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             Text(server.name()),
             Text(vendor(server)),
             show(server.number("vcpus"), Scale::Count),

@@ -13,7 +13,7 @@ const make = (name, attributes = {}, parent) => {
 
 for (const snippet of all('.snippet')) {
   const block = snippet.querySelector('pre');
-  const name = snippet.querySelector('summary').textContent;
+  const name = snippet.querySelector('h4').textContent;
   const button = make('button', { type: 'button', 'aria-label': `Copy the ${name} block` }, snippet);
   button.textContent = 'Copy';
   button.addEventListener('click', async () => {
@@ -87,7 +87,7 @@ const label = (at, step) => {
   return step >= 6e4 ? clock.slice(0, 5) : step >= 1e3 ? clock.slice(0, 8) : clock;
 };
 const bottom = ([low, high]) => {
-  const step = STEPS.find((step) => (high - low) / step <= 6) ?? (high - low) / 6;
+  const step = STEPS.find((step) => (high - low) / step <= (step < 1e3 ? 3 : step < 6e4 ? 5 : 6)) ?? (high - low) / 6;
   const marks = [];
   for (let mark = Math.ceil((local + low) / step) * step - local; mark <= high; mark += step) {
     marks.push([(mark - low) / (high - low), label(mark, step)]);
@@ -168,12 +168,13 @@ const charts = data.charts.map((chart) => {
 
 function draw(chart) {
   const [low, high] = view, full = low === 0 && high === length;
-  const spans = groups(view, Math.max(chart.area.clientWidth / 2, 100));
+  const spans = groups(view, Math.max(chart.area.clientWidth, 200)); // a step is never narrower than a pixel
   const shown = chart.series.filter((series) => series.on);
   let highest = 0;
   for (const series of shown) {
     series.levels = spans.map((group) => level(series, group));
-    for (const found of series.levels) if (found) highest = Math.max(highest, found.max);
+    // What the page holds is rounded, and may lie a little above the true maximum.
+    for (const found of series.levels) if (found) highest = Math.max(highest, Math.min(found.max, series.highest));
     if (full) highest = Math.max(highest, series.highest);
     if (series.peak && series.peak[0] >= low && series.peak[0] <= high) highest = Math.max(highest, series.peak[1]);
   }
@@ -243,8 +244,8 @@ function draw(chart) {
 function point(moment, at) {
   cursor = moment;
   const inside = moment !== null && moment >= view[0] && moment <= view[1];
-  const span = inside ? spanAt(moment) : -1;
-  const covered = inside && span < from.length && from[span] <= moment;
+  const span = Math.min(spanAt(moment), from.length - 1);
+  const covered = inside && from[span] <= moment && moment <= to[span] + 1; // the end is rounded to a millisecond
   const share = inside ? (moment - view[0]) / (view[1] - view[0]) : 0;
   for (const chart of charts) {
     chart.line.classList.toggle('off', !inside);

@@ -1,21 +1,20 @@
 //! The page from top to bottom, in the order in which a person asks.
 //!
 //! In:  a recording and its context. Out: HTML. Every text that is not ours goes through [`Text`].
-//! Not here: what stands in the middle of it: servers and prices (`money`), charts (`chart`).
+//! Not here: what fills its sections: the recommendation (`advice`), servers and prices (`money`), statistics
+//! (`figures`), charts (`chart`).
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
 use crate::metric::Metric;
-use crate::recommend::Advice;
 use crate::record::PROGRAM_VERSION;
 use crate::recording::{Head, Recording, Status};
-use crate::stats::{Stats, aggregate_stats};
 
 use super::format::{self, Scale};
 use super::html::{Text, text};
-use super::{Context, Standing, chart, limits, money, plots, snippets};
+use super::{Context, Standing, advice, chart, figures, limits, money, plots};
 
 const CSS: &str = include_str!("page.css");
 const JS: &str = include_str!("page.js");
@@ -41,8 +40,8 @@ pub(super) fn render(recording: &Recording, context: &Context) -> String {
     );
     write_header(&mut html, head, context, &title);
     html.push_str("<main>\n");
-    write_size(&mut html, head, context);
-    write_used(&mut html, head, context);
+    advice::write(&mut html, head, context);
+    figures::write(&mut html, head, context);
     write_series(&mut html, &plots, timeline.as_ref(), context);
     write_about(&mut html, recording, context);
     html.push_str("</main>\n");
@@ -104,7 +103,7 @@ fn write_header(html: &mut String, head: &Head, context: &Context, title: &str) 
     for (key, value) in run.into_iter().flat_map(|run| &run.tags) {
         facts.add(key, Some(value));
     }
-    html.push_str("<div class=\"cards\">\n");
+    html.push_str("<h2 class=\"unseen\">What ran, and where</h2>\n<div class=\"cards\">\n");
     facts.write(html, "The run");
     write_machine(html, head, context);
     html.push_str("</div>\n</header>\n");
@@ -268,204 +267,24 @@ fn gpus(info: Option<&Map<String, Value>>) -> Option<String> {
     Some(format!("{} {}{}", Scale::Count.show(count), names.join(", "), vram.unwrap_or_default()))
 }
 
-fn write_size(html: &mut String, head: &Head, context: &Context) {
-    html.push_str("<section aria-labelledby=\"size\">\n<h2 id=\"size\">Was it the right size?</h2>\n");
-    match &context.advice {
-        Ok(advice) => write_advice(html, head, context, advice),
-        Err(error) => {
-            let reason = error.to_string();
-            let _ = writeln!(html, "<p class=\"empty\">Nothing can be recommended: {}.</p>", Text(&reason));
-        }
-    }
-    html.push_str("</section>\n");
-}
-
-fn write_advice(html: &mut String, head: &Head, context: &Context, advice: &Advice) {
-    let (resources, basis, had) = (advice.resources, &advice.basis, limits(head));
-    let over = match basis.runs {
-        1 => String::new(),
-        runs => format!(" over {runs} runs"),
-    };
-    html.push_str(
-        "<div class=\"cards\">\n<div class=\"card\"><h3>Ask for this next time</h3>\n<dl class=\"needs\">\n",
-    );
-    let mut need = |label: &str, value: &str, why: &str, share: Option<f64>| {
-        let _ = write!(html, "<div><dt>{label}</dt><dd><b>{value}</b>");
-        if let Some(share) = share {
-            let _ = write!(
-                html,
-                "<svg class=\"bar\" aria-hidden=\"true\"><rect width=\"{:.1}%\" height=\"100%\"/></svg>",
-                (share * 100.0).clamp(0.5, 100.0)
-            );
-        }
-        let _ = writeln!(html, "<span>{why}</span></dd></div>");
-    };
-    let used = |share: Option<f64>| {
-        share.map_or_else(String::new, |share| format!("; it used {} of what it had", format::percent(share)))
-    };
-    let cpu_share = basis.cpu_mean_cores.zip(had.cpu_cores).map(|(mean, had)| mean / had);
-    let mean = basis.cpu_mean_cores.map_or_else(String::new, |mean| Scale::Cores.show(mean));
-    need(
-        "CPU",
-        &format!("{} CPU{}", resources.cpu, if resources.cpu == 1 { "" } else { "s" }),
-        &format!("mean use {mean}{over}{}", used(cpu_share)),
-        cpu_share,
-    );
-    let peak_mb = basis.memory_peak_kib.map(|kib| kib / 1024.0);
-    let memory_share = peak_mb.zip(had.memory_mb).map(|(peak, had)| peak / had);
-    let peak = peak_mb.map_or_else(String::new, format::megabytes);
-    need(
-        "Memory",
-        &format!("{} MB", resources.memory_mb),
-        &format!("peak {peak}{over}, 20 % on top, rounded up{}", used(memory_share)),
-        memory_share,
-    );
-    if resources.gpu > 0 {
-        let mean = basis.gpu_mean.map_or_else(String::new, |mean| Scale::Cores.show(mean));
-        need(
-            "GPU",
-            &format!("{} GPU{}", resources.gpu, if resources.gpu == 1 { "" } else { "s" }),
-            &format!("mean use {mean}{over}"),
-            None,
-        );
-    }
-    if resources.vram_mb > 0 {
-        let peak = basis.vram_peak_mib.map_or_else(String::new, format::megabytes);
-        need(
-            "VRAM",
-            &format!("{} MB", resources.vram_mb),
-            &format!("peak {peak}{over}, 20 % on top, rounded up"),
-            None,
-        );
-    }
-    html.push_str("</dl>\n");
-    let standing = match Standing::of(head, context) {
-        Standing::Failed => Some("the run failed, so a run that succeeds may need more".to_owned()),
-        Standing::Pending => Some("the run is not over, so these are its figures so far".to_owned()),
-        Standing::Finished => None,
-    };
-    let weak: Vec<String> =
-        standing.into_iter().chain(advice.warnings.iter().map(ToString::to_string)).collect();
-    if !weak.is_empty() {
-        html.push_str("<h4>How far to trust this</h4>\n<ul class=\"weak\">");
-        for warning in &weak {
-            let _ = write!(html, "<li>{}</li>", Text(warning));
-        }
-        html.push_str("</ul>\n");
-    }
-    html.push_str("</div>\n<div class=\"card\"><h3>Ready to paste</h3>\n");
-    for (number, snippet) in snippets::snippets(&resources).iter().enumerate() {
-        let _ = writeln!(
-            html,
-            "<details class=\"snippet\"{}><summary>{}</summary><pre tabindex=\"0\" aria-label=\"{} block\">{}</pre></details>",
-            if number == 0 { " open" } else { "" },
-            snippet.name,
-            snippet.name,
-            Text(&snippet.text)
-        );
-    }
-    html.push_str("</div>\n");
-    money::write_servers(html, context);
-    html.push_str("</div>\n");
-}
-
-/// Figures of the statistics: label, column, aggregate, what one unit is, scale.
-type Figure = (&'static str, &'static str, &'static str, f64, Scale);
-
-const FIGURES: [Figure; 8] = [
-    ("CPU usage, mean", "process_cpu_usage", "mean", 1.0, Scale::Cores),
-    ("CPU usage, max", "process_cpu_usage", "max", 1.0, Scale::Cores),
-    ("Memory, mean", "process_memory", "mean", 1024.0, Scale::Bytes),
-    ("Memory, max", "process_memory", "max", 1024.0, Scale::Bytes),
-    ("Disk space used, max", "system_disk_space_used_gb", "max", 1_073_741_824.0, Scale::Bytes),
-    ("Inbound network traffic, sum", "system_net_recv_bytes", "sum", 1.0, Scale::Bytes),
-    ("Outbound network traffic, sum", "system_net_sent_bytes", "sum", 1.0, Scale::Bytes),
-    ("Duration", "timestamp", "duration", 1.0, Scale::Count),
-];
-
-const GPU_FIGURES: [Figure; 5] = [
-    ("GPU usage, mean", "process_gpu_usage", "mean", 1.0, Scale::Cores),
-    ("GPU usage, max", "process_gpu_usage", "max", 1.0, Scale::Cores),
-    ("VRAM, mean", "process_gpu_vram", "mean", 1_048_576.0, Scale::Bytes),
-    ("VRAM, max", "process_gpu_vram", "max", 1_048_576.0, Scale::Bytes),
-    ("GPUs in use, max", "process_gpu_utilized", "max", 1.0, Scale::Count),
-];
-
-fn write_used(html: &mut String, head: &Head, context: &Context) {
-    html.push_str("<section aria-labelledby=\"used\">\n<h2 id=\"used\">What it used</h2>\n");
-    let Ok(stats) = context.summary.stats() else {
-        html.push_str(
-            "<p class=\"empty\">No sample was recorded, so there are no figures.</p>\n</section>\n",
-        );
-        return;
-    };
-    let history = aggregate_stats(&context.history).ok().filter(|_| !context.history.is_empty());
-    let gpu = plots::has_gpu(head.server_info.as_ref(), &context.summary);
-    html.push_str("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Statistics\"><table class=\"figures\"><thead><tr><th scope=\"col\">Figure</th><th scope=\"col\">This run</th>");
-    if history.is_some() {
-        let runs = context.history.len();
-        let _ = write!(
-            html,
-            "<th scope=\"col\">{}</th><th scope=\"col\">Change</th>",
-            match runs {
-                1 => "The run before".to_owned(),
-                runs => format!("{runs} earlier runs"),
-            }
-        );
-    }
-    html.push_str("</tr></thead><tbody>\n");
-    let figures = FIGURES[..4].iter().chain(GPU_FIGURES.iter().filter(|_| gpu)).chain(&FIGURES[4..]);
-    for figure in figures.filter(|(_, column, ..)| stats.has(column)) {
-        write_figure(html, figure, &stats, history.as_ref());
-    }
-    html.push_str("</tbody></table></div>\n");
-    if history.is_some() {
-        html.push_str("<p class=\"note\">Of earlier runs: means and durations are averaged, maxima and sums are the largest.</p>\n");
-    } else {
-        html.push_str("<p class=\"note\">No earlier runs of this job to compare with.</p>\n");
-    }
-    html.push_str("</section>\n");
-}
-
-fn write_figure(html: &mut String, figure: &Figure, stats: &Stats, history: Option<&Stats>) {
-    let (label, column, aggregate, factor, scale) = *figure;
-    let value = |stats: &Stats| stats.get(column, aggregate).map(|value| value * factor);
-    let show = |value: Option<f64>| match value {
-        None => "not measured".to_owned(),
-        Some(value) if aggregate == "duration" => format::duration(value),
-        Some(value) => scale.show(value),
-    };
-    let now = value(stats);
-    let _ = write!(html, "<tr><th scope=\"row\">{label}</th><td>{}</td>", show(now));
-    if let Some(history) = history {
-        let before = value(history);
-        let change = now.zip(before).filter(|(_, before)| *before > 0.0).map(|(now, before)| {
-            let percent = (now / before - 1.0) * 100.0;
-            let shown = if percent.abs() < 0.5 { "0".to_owned() } else { format!("{percent:+.0}") };
-            format!("{} %", shown.replace('-', "−"))
-        });
-        let _ = write!(html, "<td>{}</td><td>{}</td>", show(before), change.unwrap_or_default());
-    }
-    html.push_str("</tr>\n");
-}
-
 fn write_series(
     html: &mut String,
     plots: &[plots::Plot],
     timeline: Option<&super::timeline::Timeline>,
     context: &Context,
 ) {
-    html.push_str(
-        "<section aria-labelledby=\"series\">\n<div class=\"series-head\"><h2 id=\"series\">Over time</h2>",
-    );
+    html.push_str("<section aria-labelledby=\"series\">\n<h2 id=\"series\">Over time</h2>\n");
     let Some(timeline) = timeline.filter(|_| !plots.is_empty()) else {
-        html.push_str("</div>\n<p class=\"empty\">No sample was recorded, so there is nothing to draw.</p>\n</section>\n");
+        html.push_str(
+            "<p class=\"empty\">No sample was recorded, so there is nothing to draw.</p>\n</section>\n",
+        );
         return;
     };
-    html.push_str("<p class=\"help\">Drag to zoom, double-click to reset; arrow keys move the cursor, a click on a name hides its series.</p><button type=\"button\" id=\"reset\" hidden>Reset zoom</button></div>\n");
     let _ = write!(
         html,
-        "<p class=\"note\">Times are {}.</p>\n<div class=\"charts\">\n",
+        "<div class=\"controls\"><p class=\"note\">Times are {}. <span class=\"help\">Drag to zoom, double-click to reset; \
+         arrow keys move the cursor; a click on a name hides its series.</span></p>\
+         <button type=\"button\" id=\"reset\" hidden>Reset zoom</button></div>\n<div class=\"charts\">\n",
         Text(&context.zone.name())
     );
     for plot in plots {
@@ -480,7 +299,7 @@ fn write_about(html: &mut String, recording: &Recording, context: &Context) {
     let run = head.run.as_ref();
     let summary = &context.summary;
     let mut facts = Facts::default();
-    facts.add("CPU time counted by", run.and_then(|run| run.cpu_source.as_deref()));
+    facts.add("Counted by", run.and_then(|run| run.cpu_source.as_deref()));
     let coverage = run.and_then(|run| run.coverage).or_else(|| summary.coverage());
     facts.add(
         "Seen in processes",

@@ -91,23 +91,23 @@ fn every_standing_has_its_word_and_its_ending() {
     };
     assert_eq!(
         status(Some(Status::Finished), Some(0), None),
-        "<strong class=\"badge good\">Finished</strong> after 3.0 s"
+        "<strong class=\"badge good\">Finished</strong> after 3 s"
     );
     assert_eq!(
         status(Some(Status::Failed), Some(3), None),
-        "<strong class=\"badge bad\">Failed</strong> with exit code 3 after 3.0 s"
+        "<strong class=\"badge bad\">Failed</strong> with exit code 3 after 3 s"
     );
     assert_eq!(
         status(Some(Status::Killed), None, Some(9)),
-        "<strong class=\"badge bad\">Failed</strong> by signal 9 (SIGKILL) after 3.0 s"
+        "<strong class=\"badge bad\">Failed</strong> by signal 9 (SIGKILL) after 3 s"
     );
     assert_eq!(
         status(Some(Status::Running), None, None),
-        "<strong class=\"badge open\">Pending</strong> still running, 3.0 s so far"
+        "<strong class=\"badge open\">Pending</strong> still running, 3 s so far"
     );
     assert_eq!(
         status(Some(Status::Ended), None, None),
-        "<strong class=\"badge good\">Finished</strong> after 3.0 s; its exit code is not known"
+        "<strong class=\"badge good\">Finished</strong> after 3 s; its exit code is not known"
     );
     assert!(
         status(Some(Status::TrackerDied), None, None).contains("Pending</strong> the tracker itself ended")
@@ -266,9 +266,12 @@ fn history_stands_beside_this_run() {
     let mut context = Context::new(&recording, vec![earlier.clone(), earlier], START, Zone::utc());
     context.title = Some("train".into());
     let page = render(&recording, &context);
-    assert!(page.contains("<th scope=\"col\">2 earlier runs</th>"));
-    assert!(
-        page.contains("<tr><th scope=\"row\">Duration</th><td>8.0 s</td><td>4.0 s</td><td>+100 %</td></tr>")
-    );
+    assert!(page.contains("colspan=\"3\">2 earlier runs</th>"));
+    assert!(page.contains(
+        "<tr><th scope=\"row\">Duration</th><td></td><td></td><td>8 s<small>+100 %</small></td><td></td><td></td><td>4 s</td></tr>"
+    ));
+    assert!(page.contains(
+        "<tr><th scope=\"row\">CPU usage</th><td>1.00<small>±0 %</small></td><td>1.00<small>±0 %</small></td><td>8 s of CPU</td>"
+    ));
     assert!(page.contains("mean use 1.00 over 3 runs"));
 }
