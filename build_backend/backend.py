@@ -6,10 +6,13 @@ there first; then maturin builds the module and packs both. `RESOURCE_TRACKER_PR
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any, Optional
 
@@ -37,8 +40,6 @@ def _build_command() -> None:
     if (_ROOT / "Cargo.lock").exists():
         build.append("--locked")
     done = subprocess.run(build, cwd=_ROOT, stdout=subprocess.PIPE, check=True, text=True)
-    import json
-
     messages = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
     programs = [message["executable"] for message in messages if message.get("executable")]
     if len(programs) != 1:
@@ -78,4 +79,22 @@ def build_editable(
 
 def build_sdist(sdist_directory: str, config_settings: Optional[dict[str, Any]] = None) -> str:
     _SCRIPTS.mkdir(parents=True, exist_ok=True)
-    return str(maturin.build_sdist(sdist_directory, config_settings))
+    name = str(maturin.build_sdist(sdist_directory, config_settings))
+    _restore_workspace(Path(sdist_directory) / name)
+    return name
+
+
+def _restore_workspace(archive: Path) -> None:
+    """maturin leaves out of the workspace what the module does not depend on: the command, in our case."""
+    ours = {"Cargo.toml", "Cargo.lock"}
+    aside = archive.with_suffix(".tmp")
+    with tarfile.open(archive) as old, tarfile.open(aside, "w:gz") as new:
+        for member in old:
+            path = member.name.split("/", 1)[-1]
+            content = old.extractfile(member)
+            if path in ours:
+                text = (_ROOT / path).read_bytes()
+                member.size = len(text)
+                content = io.BytesIO(text)
+            new.addfile(member, content)
+    aside.replace(archive)
