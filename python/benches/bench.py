@@ -136,7 +136,8 @@ def stats() -> None:
     ours, _ = best_of(15, lambda: timed_look(get_process_stats, os.getpid(), 1))
     theirs, _ = best_of(15, lambda: timed_look(psutil_stats, os.getpid(), 1))
     print(f"get_process_stats, this interpreter: {ours:9.1f} µs, psutil {theirs:9.1f} µs ({theirs / ours:.1f} ×)")
-    line = 'i=1; while [ $i -lt $0 ]; do sleep 600 >/dev/null & p="$p $!"; i=$((i + 1)); done; echo up; read x; [ -z "$p" ] || kill $p'
+    start = 'i=1; while [ $i -lt $0 ]; do sleep 600 >/dev/null & p="$p $!"; i=$((i + 1)); done; echo up'
+    line = start + '; read x; [ -z "$p" ] || kill $p'
     for count in (1, 10, 100):
         tree = subprocess.Popen(["sh", "-c", line, str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert tree.stdout is not None and tree.stdout.readline() == b"up\n"
