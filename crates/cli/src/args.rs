@@ -60,6 +60,12 @@ pub enum Command {
     /// Write a recording as one HTML page
     #[command(after_help = "Example:\n  resource-tracker report last --open")]
     Report(ReportArgs),
+    /// Record for the program that started us
+    #[command(hide = true)]
+    Companion {
+        /// What to do, as JSON
+        orders: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -240,6 +246,7 @@ impl RecordArgs {
                 CpuSourceArg::Cgroup => CpuSource::Cgroup,
                 CpuSourceArg::Procfs => CpuSource::Procfs,
             },
+            ..Config::default()
         }
     }
 }

@@ -5,6 +5,7 @@
 #![cfg_attr(all(target_os = "linux", not(test)), no_main)]
 
 mod args;
+mod companion;
 mod export;
 mod failure;
 mod info;
@@ -58,6 +59,7 @@ fn command() -> u8 {
         Command::Info(args) => info::info(&args),
         Command::Catalog(command) => servers::catalog(&command),
         Command::Report(args) => report::report(&args),
+        Command::Companion { orders } => companion::serve(&orders),
     };
     match done {
         Ok(code) => code,

@@ -20,14 +20,20 @@ pub enum Allocation {
 }
 
 /// From when on the machine's use is more than the job's. Either is enough.
-struct Check {
-    system: Metric,
-    process: Metric,
-    share: f64,
-    amount: f64,
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// The machine's figure.
+    pub system: Metric,
+    /// The job's.
+    pub process: Metric,
+    /// So much of the job's above it.
+    pub share: f64,
+    /// Or so much above it.
+    pub amount: f64,
 }
 
-const CHECKS: [Check; 4] = [
+/// The four checks; the first that says so decides.
+pub const CHECKS: [Check; 4] = [
     Check { system: Metric::SystemCpu, process: Metric::ProcessCpu, share: 0.25, amount: 0.25 },
     Check { system: Metric::MemoryUsed, process: Metric::ProcessMemory, share: 0.5, amount: 512.0 * 1024.0 },
     Check { system: Metric::SystemGpu, process: Metric::ProcessGpu, share: 0.25, amount: 0.2 },

@@ -79,6 +79,7 @@ pub enum CpuSource {
 
 /// What to record.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "what a user switches on and off")]
 pub struct Config {
     /// Time between two rows.
     pub interval: Interval,
@@ -90,6 +91,8 @@ pub struct Config {
     pub track_system: bool,
     /// Where CPU time may come from.
     pub cpu_source: CpuSource,
+    /// We run inside of somebody else's process, who may close or reuse any descriptor: as few as can be are kept.
+    pub as_guest: bool,
 }
 
 impl Default for Config {
@@ -100,6 +103,7 @@ impl Default for Config {
             track_processes: true,
             track_system: true,
             cpu_source: CpuSource::Best,
+            as_guest: false,
         }
     }
 }

@@ -8,14 +8,16 @@ use std::os::fd::OwnedFd;
 use crate::config::CpuSource;
 use crate::root::{Access, Root};
 use crate::source::cgroup::JobGroup;
-use crate::sys::{self, Follow};
+use crate::sys::{Follow, TaskClock};
 use crate::tree::Member;
 
 /// A counter over a whole tree of processes.
 #[derive(Debug)]
 pub enum TreeCounter {
     /// Inherited task-clock counters, one a thread that was there when we came.
-    Inherited(Vec<OwnedFd>),
+    Inherited(Vec<TaskClock>),
+    /// The same for some of the threads only: a lower bound.
+    InPart(Vec<TaskClock>),
     /// The job's own cgroup.
     Group(JobGroup),
 }
@@ -23,13 +25,16 @@ pub enum TreeCounter {
 /// Descriptors that we may spend on threads that run already.
 pub const MOST_THREADS: usize = 200;
 
+/// The same inside of somebody else's process, where sixteen in all are ours.
+pub const MOST_THREADS_AS_GUEST: usize = 12;
+
 impl TreeCounter {
     /// For a job that the calling thread will start. The notes say why a better source was not to be had.
     #[must_use]
     pub fn for_future_child(root: &Root, allowed: CpuSource) -> (Option<Self>, Vec<String>) {
         let mut notes = Vec::new();
         if allowed == CpuSource::Best {
-            match sys::open_task_clock(Follow::FutureChildren) {
+            match TaskClock::open(Follow::FutureChildren) {
                 Ok(counter) => return (Some(Self::Inherited(vec![counter])), notes),
                 Err(error) => notes.push(format!("no inherited CPU counter: {error}")),
             }
@@ -44,9 +49,11 @@ impl TreeCounter {
     }
 
     /// For processes that run already: follows each of their threads but `except`, and all they start from now on.
+    /// Where there are more than `most`, it follows those: the first of each process, which starts most of what is
+    /// started, and then others. What they show is a lower bound.
     ///
     /// # Errors
-    /// In words, where one of them cannot be followed: part of a tree would be worse than none.
+    /// In words, where one of them cannot be followed.
     pub fn for_running(
         root: &Root,
         members: &[Member],
@@ -54,18 +61,21 @@ impl TreeCounter {
         most: usize,
     ) -> Result<Self, String> {
         let mut counters = Vec::new();
-        for member in members.iter().filter(|member| !member.stat.is_zombie()) {
+        let alive = || members.iter().filter(|member| !member.stat.is_zombie());
+        let threads = alive().flat_map(|member| {
             let tasks = root.names(&format!("/proc/{}/task", member.pid));
-            for tid in tasks.iter().filter_map(|name| name.parse().ok()).filter(|tid| Some(*tid) != except) {
-                if counters.len() >= most {
-                    return Err(format!("no inherited CPU counter: more than {most} threads run already"));
-                }
-                match sys::open_task_clock(Follow::Thread(tid)) {
-                    Ok(counter) => counters.push(counter),
-                    // The thread has ended since it was listed.
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                    Err(error) => return Err(format!("no inherited CPU counter: {error}")),
-                }
+            tasks.into_iter().filter_map(|name| name.parse().ok()).filter(move |tid| *tid != member.pid)
+        });
+        let first = alive().map(|member| member.pid);
+        for tid in first.chain(threads).filter(|tid| Some(*tid) != except) {
+            if counters.len() >= most {
+                return Ok(Self::InPart(counters));
+            }
+            match TaskClock::open(Follow::Thread(tid)) {
+                Ok(counter) => counters.push(counter),
+                // The thread has ended since it was listed.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) => return Err(format!("no inherited CPU counter: {error}")),
             }
         }
         if counters.is_empty() {
@@ -81,7 +91,7 @@ impl TreeCounter {
     /// In words, where that cannot be opened.
     pub fn door(&self) -> Result<Option<OwnedFd>, String> {
         match self {
-            Self::Inherited(_) => Ok(None),
+            Self::Inherited(_) | Self::InPart(_) => Ok(None),
             Self::Group(group) => group.door().map(Some),
         }
     }
@@ -91,8 +101,15 @@ impl TreeCounter {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Inherited(_) => "perf",
+            Self::InPart(_) => "perf in part",
             Self::Group(_) => "cgroup",
         }
+    }
+
+    /// Whether it misses nobody.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        !matches!(self, Self::InPart(_))
     }
 
     /// Whether a reading is exact at any moment; a cgroup's is brought up to date at scheduler ticks.
@@ -105,12 +122,12 @@ impl TreeCounter {
     #[must_use]
     pub fn read_ns(&self, root: &Root) -> Option<u64> {
         match self {
-            Self::Inherited(counters) => counters.iter().try_fold(0_u64, |sum, counter| {
-                root.note(|| Access::Counter);
-                let mut value = [0; 8];
-                let length = rustix::io::read(counter, &mut value).ok()?;
-                if length == value.len() { sum.checked_add(u64::from_ne_bytes(value)) } else { None }
-            }),
+            Self::Inherited(counters) | Self::InPart(counters) => {
+                counters.iter().try_fold(0_u64, |sum, counter| {
+                    root.note(|| Access::Counter);
+                    sum.checked_add(counter.read_ns()?)
+                })
+            }
             Self::Group(group) => group.cpu_ns(),
         }
     }

@@ -137,6 +137,12 @@ impl Column {
         &self.cells
     }
 
+    /// The cells themselves, NaN for the missing.
+    #[must_use]
+    pub fn into_cells(self) -> Vec<f64> {
+        self.cells
+    }
+
     /// Adds a cell below the last.
     pub fn push(&mut self, cell: Option<f64>) {
         self.cells.push(stored(cell));
@@ -207,6 +213,12 @@ impl Frame {
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns
+    }
+
+    /// All columns in order, for fronts that keep them apart.
+    #[must_use]
+    pub fn into_columns(self) -> Vec<Column> {
+        self.columns
     }
 
     /// The columns' names in order.

@@ -11,7 +11,7 @@ use crate::ledger::{Account, Ledger, Reaped, Totals};
 use crate::memory::Memory;
 use crate::root::Root;
 use crate::snapshot::{CpuTime, JobReading, Moment, Snapshot};
-use crate::source::procfs::parse_pid_io;
+use crate::source::procfs::{parse_pid_io, parse_pid_stat};
 use crate::sys::Ended;
 use crate::tree::{Member, Tree, pid_path};
 
@@ -109,10 +109,28 @@ impl Job {
         self.tree.root_member().is_some_and(|member| !member.stat.is_zombie())
     }
 
+    /// Whether the root is there and alive now.
+    #[must_use]
+    pub fn is_root_still_alive(&self, root: &Root) -> bool {
+        let mut buffer = Vec::new();
+        let text = root.read(pid_path(self.pid, "stat").as_str(), &mut buffer);
+        let stat = text.ok().and_then(|text| parse_pid_stat(text).ok());
+        let known = self.tree.root_member();
+        stat.is_some_and(|stat| {
+            !stat.is_zombie() && known.is_none_or(|known| known.stat.start_ticks == stat.start_ticks)
+        })
+    }
+
     /// How CPU time is counted.
     #[must_use]
     pub fn cpu_source(&self) -> &'static str {
         self.counter.as_ref().map_or("procfs", TreeCounter::name)
+    }
+
+    /// Whether a counter sees all of the job's CPU time.
+    #[must_use]
+    pub fn is_fully_counted(&self) -> bool {
+        self.counter.as_ref().is_some_and(TreeCounter::is_complete)
     }
 
     /// CPU time of ended processes that nobody received: their last part was not seen.
@@ -170,7 +188,7 @@ impl Job {
             within: Within { begin_ns, end_ns: Moment::now().monotonic_ns },
             steps: !is_continuous || counted_ns != Some(self.spent_ns),
             seen_ns,
-            is_counted: counted_ns.is_some(),
+            is_counted: counted_ns.is_some() && self.is_fully_counted(),
         }
     }
 

@@ -148,6 +148,8 @@ pub struct Reader {
     pub recording: serde_json::Value,
     columns: Vec<Option<Metric>>,
     first_record: u64,
+    /// Where the next record starts.
+    offset: u64,
     record: Vec<u8>,
 }
 
@@ -183,6 +185,7 @@ impl Reader {
             file,
             recording: head.recording,
             first_record,
+            offset: first_record,
             record: Vec::new(),
         })
     }
@@ -192,7 +195,22 @@ impl Reader {
     /// # Errors
     /// What the file system says.
     pub fn rewind(&mut self) -> io::Result<()> {
-        self.file.seek(SeekFrom::Start(self.first_record)).map(|_| ())
+        self.skip_to(self.first_record)
+    }
+
+    /// Goes on where another reader stopped.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn skip_to(&mut self, offset: u64) -> io::Result<()> {
+        self.offset = offset.max(self.first_record);
+        self.file.seek(SeekFrom::Start(self.offset)).map(|_| ())
+    }
+
+    /// Where the rows that were read end.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// The next whole row; `None` at the end, or where the rest is torn.
@@ -221,6 +239,7 @@ impl Reader {
                 *cell = Some(f64::from_le_bytes(*value));
             }
         }
+        self.offset += self.record.len() as u64;
         Some(row)
     }
 }
@@ -267,6 +286,17 @@ mod tests {
             assert_eq!(first, (0..10_u32).map(|seed| row(f64::from(seed))).collect::<Vec<_>>());
             assert_eq!(reader.collect::<Vec<_>>(), first);
         }
+    }
+
+    #[test]
+    fn a_reader_goes_on_where_another_stopped() {
+        let (_folder, path) = written(false);
+        let mut first = Reader::open(&path).unwrap();
+        assert_eq!(first.by_ref().take(4).count(), 4);
+        let mut second = Reader::open(&path).unwrap();
+        second.skip_to(first.offset()).unwrap();
+        assert_eq!(second.by_ref().count(), 6);
+        assert_eq!(second.offset(), std::fs::metadata(&path).unwrap().len());
     }
 
     #[test]

@@ -31,6 +31,8 @@ struct Held {
     pid: u32,
     start_ticks: u64,
     rss_kib: u64,
+    /// RSS by `stat`, which counts a little differently than a walk does: only its growth is used.
+    counted_rss_kib: u64,
     peak_rss_kib: Option<u64>,
     swap_kib: Option<u64>,
     walk: Option<Walk>,
@@ -44,15 +46,18 @@ struct Walk {
     at_ns: u64,
     cost_ns: u64,
     pss_kib: u64,
-    rss_kib: u64,
+    /// RSS by `stat` at that moment.
+    counted_rss_kib: u64,
 }
 
 impl Held {
     /// The last PSS and the growth of RSS since; RSS where there was no walk.
     fn memory_kib(&self) -> u64 {
         match self.walk {
-            Some(walk) if self.rss_kib >= walk.rss_kib => walk.pss_kib + (self.rss_kib - walk.rss_kib),
-            Some(walk) => walk.pss_kib.saturating_sub(walk.rss_kib - self.rss_kib),
+            Some(walk) if self.counted_rss_kib >= walk.counted_rss_kib => {
+                walk.pss_kib + (self.counted_rss_kib - walk.counted_rss_kib)
+            }
+            Some(walk) => walk.pss_kib.saturating_sub(walk.counted_rss_kib - self.counted_rss_kib),
             None => self.rss_kib,
         }
     }
@@ -63,7 +68,7 @@ impl Held {
         }
         let Some(walk) = self.walk else { return true };
         // Of a process that shares with no other one here, only a change of RSS changes the share.
-        let is_settled = is_alone && self.rss_kib == walk.rss_kib;
+        let is_settled = is_alone && self.counted_rss_kib == walk.counted_rss_kib;
         let rest_ns = if is_settled { SETTLED_NS } else { 0 }.max(walk.cost_ns.saturating_mul(REST));
         now_ns.saturating_sub(walk.at_ns) >= rest_ns
     }
@@ -113,6 +118,7 @@ impl Memory {
                 pid: member.pid,
                 start_ticks: member.stat.start_ticks,
                 rss_kib: member.stat.rss_pages.saturating_mul(self.page_kib),
+                counted_rss_kib: member.stat.rss_pages.saturating_mul(self.page_kib),
                 peak_rss_kib: status.0,
                 swap_kib: status.1,
                 ..known
@@ -193,8 +199,12 @@ impl Memory {
                     held.refused_at_ns = None;
                     // The walk is newer than `stat`, and may have found more.
                     held.rss_kib = found.rss_kib;
-                    held.walk =
-                        Some(Walk { at_ns: now_ns, cost_ns, pss_kib: found.pss_kib, rss_kib: found.rss_kib });
+                    held.walk = Some(Walk {
+                        at_ns: now_ns,
+                        cost_ns,
+                        pss_kib: found.pss_kib,
+                        counted_rss_kib: held.counted_rss_kib,
+                    });
                     left_ns = left_ns.saturating_sub(cost_ns);
                 }
                 // Ended meanwhile, or without memory: what is known stays.
@@ -261,14 +271,14 @@ mod tests {
 
     #[test]
     fn between_walks_memory_follows_rss() {
-        let walk = Walk { at_ns: 0, cost_ns: 1_000, pss_kib: 60, rss_kib: 100 };
-        let at = |rss_kib| Held { rss_kib, walk: Some(walk), ..Held::default() }.memory_kib();
+        let walk = Walk { at_ns: 0, cost_ns: 1_000, pss_kib: 60, counted_rss_kib: 100 };
+        let at = |counted_rss_kib| Held { counted_rss_kib, walk: Some(walk), ..Held::default() }.memory_kib();
         assert_eq!((at(100), at(130), at(50), at(10)), (60, 90, 10, 0));
     }
 
     #[test]
     fn a_costly_walk_is_not_repeated_for_ten_times_its_cost() {
-        let walk = Walk { at_ns: 1_000, cost_ns: 7_000_000, pss_kib: 1, rss_kib: 1 };
+        let walk = Walk { at_ns: 1_000, cost_ns: 7_000_000, pss_kib: 1, counted_rss_kib: 1 };
         let held = Held { walk: Some(walk), ..Held::default() };
         assert!(!held.is_due(60_000_000, false));
         assert!(held.is_due(70_001_000, false));

@@ -73,6 +73,7 @@ pub fn set_ending(run: &mut Run, ending: Ending) {
 #[derive(Debug)]
 pub struct Rows {
     path: PathBuf,
+    owner_pid: u32,
 }
 
 impl Rows {
@@ -82,12 +83,24 @@ impl Rows {
     /// What the file system says.
     pub fn start(path: &Path, about: &Value, as_guest: bool) -> io::Result<(Self, Box<dyn Sink>)> {
         let journal = Journal::create(path, about.clone(), as_guest)?;
-        Ok((Self { path: path.to_owned() }, Box::new(JournalSink(journal))))
+        Ok((Self::of(path.to_owned()), Box::new(JournalSink(journal))))
+    }
+
+    /// The rows of a journal that somebody else writes or wrote, and that is ours from now on.
+    #[must_use]
+    pub fn of(path: PathBuf) -> Self {
+        Self { path, owner_pid: std::process::id() }
+    }
+
+    /// Where they are.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The rows in a journal that a dead tracker left.
     pub(crate) fn left_at(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self::of(path.to_owned())
     }
 
     /// What a journal says about its recording, before it has an end.
@@ -140,7 +153,7 @@ impl Rows {
     }
 }
 
-/// When a process started: with its pid, who it is.
+/// When a process started: with its pid, who it is. `None` where it is not there.
 pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     let mut buffer = Vec::new();
     let root = Root::host().ok()?;
@@ -150,7 +163,8 @@ pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
 
 impl Drop for Rows {
     fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() {
+        // The copy that a fork left in a child does not own the file.
+        if !self.path.as_os_str().is_empty() && self.owner_pid == std::process::id() {
             let _ = std::fs::remove_file(&self.path);
         }
     }

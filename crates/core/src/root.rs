@@ -4,6 +4,9 @@
 //! Out: the bytes behind it, of this host or of a recorded tree that stands in for one.
 //! Not here: what the bytes mean (`source`).
 //!
+//! A guest in somebody else's process keeps no descriptor: its host may close any, or give its number to a file of
+//! its own, from which we would then read.
+//!
 //! A recorded tree holds `proc/…` and `sys/…` as plain files, and `statvfs` with lines of
 //! `<mount point> <block size> <blocks> <free> <available>` for what is a system call on a host.
 
@@ -58,16 +61,23 @@ pub enum Access {
 pub struct Root {
     /// `None` for the host itself.
     tree: Option<PathBuf>,
-    base: OwnedFd,
-    proc: OwnedFd,
+    /// `None` for a guest.
+    doors: Option<Doors>,
     logging: AtomicBool,
     log: Mutex<Vec<Access>>,
 }
 
-/// A file that stays open and is read anew from its start at each tick.
+/// Folders that stay open.
+#[derive(Debug)]
+struct Doors {
+    base: OwnedFd,
+    proc: OwnedFd,
+}
+
+/// A file that is read anew from its start at each tick, and stays open where we may keep descriptors.
 #[derive(Debug)]
 pub struct Kept {
-    fd: OwnedFd,
+    fd: Option<OwnedFd>,
     path: String,
 }
 
@@ -94,6 +104,17 @@ impl Root {
         Self::open_at(None, Path::new("/"))
     }
 
+    /// This host, seen from inside of somebody else's process: no descriptor stays open.
+    ///
+    /// # Errors
+    /// When there is no `/proc`.
+    pub fn host_as_guest() -> Result<Self, SourceError> {
+        let root =
+            Self { tree: None, doors: None, logging: AtomicBool::new(false), log: Mutex::new(Vec::new()) };
+        root.open_folder("/proc")?;
+        Ok(root)
+    }
+
     /// A recorded tree.
     ///
     /// # Errors
@@ -108,8 +129,10 @@ impl Root {
                 .map_err(|errno| SourceError::from_errno(&path.to_string_lossy(), errno))
         };
         Ok(Self {
-            base: open(base, OFlags::PATH)?,
-            proc: open(&base.join("proc"), OFlags::RDONLY)?,
+            doors: Some(Doors {
+                base: open(base, OFlags::PATH)?,
+                proc: open(&base.join("proc"), OFlags::RDONLY)?,
+            }),
             tree,
             logging: AtomicBool::new(false),
             log: Mutex::new(Vec::new()),
@@ -137,11 +160,20 @@ impl Root {
     }
 
     fn open(&self, path: &str) -> Result<OwnedFd, SourceError> {
-        let (dir, below) = match path.strip_prefix("/proc/") {
-            Some(below) => (&self.proc, below),
-            None => (&self.base, path.trim_start_matches('/')),
+        const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
+        let opened = match (&self.doors, path.strip_prefix("/proc/")) {
+            (Some(doors), Some(below)) => rustix::fs::openat(&doors.proc, below, FLAGS, Mode::empty()),
+            (Some(doors), None) => {
+                rustix::fs::openat(&doors.base, path.trim_start_matches('/'), FLAGS, Mode::empty())
+            }
+            (None, _) => rustix::fs::open(path, FLAGS, Mode::empty()),
         };
-        rustix::fs::openat(dir, below, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        opened.map_err(|errno| SourceError::from_errno(path, errno))
+    }
+
+    fn open_folder(&self, path: &str) -> Result<OwnedFd, SourceError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(self.on_disk(path), flags, Mode::empty())
             .map_err(|errno| SourceError::from_errno(path, errno))
     }
 
@@ -181,7 +213,8 @@ impl Root {
     /// # Errors
     /// [`SourceError`] by what the kernel says.
     pub fn keep(&self, path: &str) -> Result<Kept, SourceError> {
-        Ok(Kept { fd: self.open(path)?, path: path.to_owned() })
+        let fd = self.open(path)?;
+        Ok(Kept { fd: self.doors.is_some().then_some(fd), path: path.to_owned() })
     }
 
     /// The text of a kept file as it is now.
@@ -194,13 +227,21 @@ impl Root {
         shape: Shape,
         buffer: &'b mut Vec<u8>,
     ) -> Result<&'b [u8], SourceError> {
-        self.note(|| Access::Pread(kept.path.clone()));
+        let opened;
+        let fd = if let Some(fd) = &kept.fd {
+            self.note(|| Access::Pread(kept.path.clone()));
+            fd
+        } else {
+            self.note(|| Access::Read(kept.path.clone()));
+            opened = self.open(&kept.path)?;
+            &opened
+        };
         let fail = |errno| SourceError::from_errno(&kept.path, errno);
         buffer.resize(buffer.capacity().max(2 * HALF_PAGE), 0);
         let mut filled = 0;
         loop {
             let space = buffer.get_mut(filled..).unwrap_or_default();
-            let got = retry(|| rustix::io::pread(&kept.fd, &mut *space, filled as u64)).map_err(fail)?;
+            let got = retry(|| rustix::io::pread(fd, &mut *space, filled as u64)).map_err(fail)?;
             filled += got;
             let ended = match shape {
                 Shape::Whole => filled < buffer.len(),
@@ -219,15 +260,13 @@ impl Root {
 
     /// Whether a kept file such as `mountinfo` says that it has changed (`POLLERR | POLLPRI`, `proc(5)`).
     ///
-    /// A recorded file never changes, so it is read at each tick as if it had.
+    /// A recorded file never changes, and a file that is not kept cannot tell: both are read as if they had.
     #[must_use]
     pub fn has_changed(&self, kept: &Kept) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        if self.is_recorded() {
-            return true;
-        }
+        let Some(fd) = kept.fd.as_ref().filter(|_| !self.is_recorded()) else { return true };
         self.note(|| Access::Poll(kept.path.clone()));
-        let mut fds = [PollFd::new(&kept.fd, PollFlags::PRI)];
+        let mut fds = [PollFd::new(fd, PollFlags::PRI)];
         // Where poll fails we cannot know, and reading again is the safe answer.
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
@@ -240,10 +279,17 @@ impl Root {
         self.note(|| Access::List("/proc".to_owned()));
         let fail = |errno| SourceError::from_errno("/proc", errno);
         pids.clear();
-        rustix::fs::seek(&self.proc, rustix::fs::SeekFrom::Start(0)).map_err(fail)?;
+        let opened;
+        let proc = if let Some(doors) = &self.doors {
+            rustix::fs::seek(&doors.proc, rustix::fs::SeekFrom::Start(0)).map_err(fail)?;
+            &doors.proc
+        } else {
+            opened = self.open_folder("/proc")?;
+            &opened
+        };
         buffer.clear();
         buffer.reserve(16 * HALF_PAGE);
-        let mut entries = RawDir::new(&self.proc, buffer.spare_capacity_mut());
+        let mut entries = RawDir::new(proc, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(fail)?;
             let digits = entry.file_name().to_bytes().iter();
@@ -266,7 +312,11 @@ impl Root {
             return None;
         }
         self.note(|| Access::Links("/proc".to_owned()));
-        rustix::fs::fstat(&self.proc).ok().map(|found| found.st_nlink)
+        let found = match &self.doors {
+            Some(doors) => rustix::fs::fstat(&doors.proc),
+            None => rustix::fs::stat("/proc"),
+        };
+        found.ok().map(|found| found.st_nlink)
     }
 
     /// Names in a directory, unsorted; empty where it does not exist.
@@ -359,5 +409,27 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
             Err(rustix::io::Errno::INTR) => {}
             done => return done,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_reads_the_same_and_keeps_nothing_open() {
+        let (host, guest) = (Root::host().unwrap(), Root::host_as_guest().unwrap());
+        assert!(guest.doors.is_none());
+        let (kept, anew) = (host.keep("/proc/version").unwrap(), guest.keep("/proc/version").unwrap());
+        assert!(kept.fd.is_some() && anew.fd.is_none());
+        let text = |root: &Root, kept: &Kept| {
+            root.reread(kept, Shape::Whole, &mut Vec::new()).map(<[u8]>::to_vec).unwrap()
+        };
+        assert_eq!(text(&host, &kept), text(&guest, &anew));
+        assert!(guest.has_changed(&anew), "what is not kept cannot tell");
+        assert!(guest.keep("/proc/no-such-file").is_err());
+        let mut pids = Vec::new();
+        guest.pids(&mut pids, &mut Vec::new()).unwrap();
+        assert!(pids.contains(&std::process::id()));
     }
 }

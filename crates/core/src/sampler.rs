@@ -7,6 +7,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -84,6 +85,8 @@ pub struct Engine {
     process_usage: Usage,
     system_usage: Usage,
     own_statm: Option<Kept>,
+    /// We look from a thread of our own, which is no part of the job; else from one of the host's.
+    has_own_thread: bool,
     buffer: Vec<u8>,
     /// Orphans that ended since the last look.
     reaped: Vec<Reaped>,
@@ -99,6 +102,16 @@ impl Engine {
     /// # Errors
     /// Where the process to follow is not there or cannot be read.
     pub fn start(root: Arc<Root>, config: Config, target: Target) -> Result<Self, SourceError> {
+        Self::start_in(root, config, target, true)
+    }
+
+    /// The same from a thread of the host's, whose own time is the job's.
+    pub(crate) fn start_in(
+        root: Arc<Root>,
+        config: Config,
+        target: Target,
+        has_own_thread: bool,
+    ) -> Result<Self, SourceError> {
         let own_statm = (target == Target::Future).then(|| root.keep("/proc/self/statm").ok()).flatten();
         let mut engine = Self {
             machine: Machine::detect(Arc::clone(&root), config.track_system),
@@ -110,6 +123,7 @@ impl Engine {
             process_usage: Usage::default(),
             system_usage: Usage::default(),
             own_statm,
+            has_own_thread,
             buffer: Vec::new(),
             reaped: Vec::new(),
             peek_ns: FIRST_PEEK_NS,
@@ -151,8 +165,10 @@ impl Engine {
         let mut counter = None;
         if self.config.cpu_source == CpuSource::Best && self.config.children {
             let own_thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-            let own_thread = (pid == std::process::id()).then_some(own_thread);
-            match TreeCounter::for_running(&self.root, job.members(), own_thread, counter::MOST_THREADS) {
+            let own_thread = (pid == std::process::id() && self.has_own_thread).then_some(own_thread);
+            let most =
+                if self.config.as_guest { counter::MOST_THREADS_AS_GUEST } else { counter::MOST_THREADS };
+            match TreeCounter::for_running(&self.root, job.members(), own_thread, most) {
                 Ok(found) => counter = Some(found),
                 Err(why) => self.notes.push(why),
             }
@@ -174,13 +190,18 @@ impl Engine {
         self.peek();
     }
 
+    /// Whether the process that is followed is there and has not ended.
+    pub(crate) fn is_target_alive(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.is_root_still_alive(&self.root))
+    }
+
     fn interval_ns(&self) -> u64 {
         self.config.interval.ns().get()
     }
 
     /// Inside of the process that we watch, what this thread spends is not the job's.
     fn place(&self, pid: u32) -> Place {
-        if self.own_statm.is_none() && pid == std::process::id() {
+        if self.own_statm.is_none() && self.has_own_thread && pid == std::process::id() {
             self.root.note(|| Access::OwnClock);
             Place::InsideOf { pid, cpu_ns: sys::thread_cpu_ns().unwrap_or(0) }
         } else {
@@ -301,8 +322,10 @@ pub(crate) fn run(
     let start = engine.started_at();
     let grid = Grid::new(start.wall_ns, start.monotonic_ns, engine.config.interval.ns());
     let watched = match target {
-        Target::Running(pid) if pid != std::process::id() => open_pidfd(pid),
-        _ => None,
+        Target::Running(pid) if pid == std::process::id() => Watched::Nobody,
+        Target::Running(_) if engine.config.as_guest => Watched::ByLooking,
+        Target::Running(pid) => open_pidfd(pid).map_or(Watched::Nobody, Watched::ByDescriptor),
+        Target::Future | Target::None => Watched::Nobody,
     };
     let mut last: Option<u64> = None;
     let mut peek_at_ns = start.monotonic_ns + engine.peek_ns;
@@ -314,7 +337,7 @@ pub(crate) fn run(
             last = tick.number.checked_sub(1);
             tick.at_ns = u64::MAX;
         }
-        let wake = wait(progress, watched.as_ref(), next_wake_ns(&engine, &tick, peek_at_ns));
+        let wake = wait(&engine, progress, &watched, next_wake_ns(&engine, &tick, peek_at_ns));
         for order in progress.take_orders() {
             match order {
                 Order::Adopt { pid, counter } => {
@@ -386,16 +409,42 @@ enum Wake {
     TargetEnded,
 }
 
-fn wait(progress: &Progress, watched: Option<&OwnedFd>, until_ns: u64) -> Wake {
+/// How we learn that the process we follow has ended.
+#[derive(Debug)]
+enum Watched {
+    /// It is our own host, or there is none.
+    Nobody,
+    /// The kernel tells us.
+    ByDescriptor(OwnedFd),
+    /// A guest keeps no descriptor, and looks now and then.
+    ByLooking,
+}
+
+/// How often a guest looks whether the process it follows is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+fn wait(engine: &Engine, progress: &Progress, watched: &Watched, until_ns: u64) -> Wake {
     let left_ns = until_ns.saturating_sub(Moment::now().monotonic_ns);
+    let Some(bell) = progress.bell() else {
+        let left = Duration::from_nanos(left_ns);
+        progress.wait_for_order(if matches!(watched, Watched::ByLooking) {
+            left.min(LOOK_EVERY)
+        } else {
+            left
+        });
+        let ended = matches!(watched, Watched::ByLooking) && !engine.is_target_alive();
+        return if ended { Wake::TargetEnded } else { Wake::TimeOrOrder };
+    };
     let timeout = Timespec {
         tv_sec: i64::try_from(left_ns / 1_000_000_000).unwrap_or(i64::MAX),
         tv_nsec: i64::try_from(left_ns % 1_000_000_000).unwrap_or(0),
     };
-    let orders = PollFd::new(progress.bell(), PollFlags::IN);
+    let orders = PollFd::new(bell, PollFlags::IN);
     let mut fds = match watched {
-        Some(pidfd) => vec![orders, PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)],
-        None => vec![orders],
+        Watched::ByDescriptor(pidfd) => {
+            vec![orders, PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)]
+        }
+        Watched::Nobody | Watched::ByLooking => vec![orders],
     };
     // An interrupted wait is a short one: the loop looks at the clock again.
     let _ = poll(&mut fds, Some(&timeout));

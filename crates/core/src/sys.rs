@@ -7,8 +7,8 @@
 )]
 
 use std::io;
-use std::mem::{self, MaybeUninit};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
@@ -58,11 +58,62 @@ pub enum Follow {
     FutureChildren,
 }
 
-/// Opens the software counter task-clock with inheritance (`perf_event_open(2)`).
+/// The software counter task-clock with inheritance (`perf_event_open(2)`).
 ///
-/// # Errors
-/// What the kernel says: `EACCES` where `perf_event_paranoid` or a container forbids it.
-pub fn open_task_clock(follow: Follow) -> io::Result<OwnedFd> {
+/// The one descriptor that must stay open in a host's process: the host may have closed it and given its number to
+/// something of its own. So it is neither read nor closed without asking whether it still is what we opened.
+#[derive(Debug)]
+pub struct TaskClock {
+    fd: ManuallyDrop<OwnedFd>,
+    id: Option<u64>,
+}
+
+impl TaskClock {
+    /// Starts counting.
+    ///
+    /// # Errors
+    /// What the kernel says: `EACCES` where `perf_event_paranoid` or a container forbids it.
+    pub fn open(follow: Follow) -> io::Result<Self> {
+        let fd = open_task_clock(follow)?;
+        Ok(Self { id: perf_event_id(fd.as_fd()), fd: ManuallyDrop::new(fd) })
+    }
+
+    /// CPU time so far; `None` where the descriptor is not ours any more.
+    #[must_use]
+    pub fn read_ns(&self) -> Option<u64> {
+        if !self.is_ours() {
+            return None;
+        }
+        let mut value = [0; 8];
+        let length = rustix::io::read(&*self.fd, &mut value).ok()?;
+        (length == value.len()).then(|| u64::from_ne_bytes(value))
+    }
+
+    fn is_ours(&self) -> bool {
+        self.id.is_some() && self.id == perf_event_id(self.fd.as_fd())
+    }
+}
+
+impl Drop for TaskClock {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // SAFETY: dropped here and nowhere else, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self.fd) };
+        }
+    }
+}
+
+/// The kernel's own number of a counter, which no two have; `None` for a descriptor that is none.
+fn perf_event_id(fd: BorrowedFd<'_>) -> Option<u64> {
+    /// `PERF_EVENT_IOC_ID` of `include/uapi/linux/perf_event.h`.
+    const PERF_EVENT_IOC_ID: libc::c_ulong = 0x8008_2407;
+    let mut id = 0_u64;
+    // SAFETY: the kernel writes eight bytes to the address that is given, or refuses.
+    let failed = unsafe { libc::ioctl(fd.as_raw_fd(), PERF_EVENT_IOC_ID, &raw mut id) } != 0;
+    (!failed).then_some(id)
+}
+
+fn open_task_clock(follow: Follow) -> io::Result<OwnedFd> {
     /// `struct perf_event_attr` as of `PERF_ATTR_SIZE_VER0` (64 bytes), the size every kernel takes.
     #[repr(C)]
     #[derive(Default)]
@@ -192,6 +243,22 @@ impl SignalSet {
             unsafe { libc::sigaddset(&raw mut set, *signal) };
         }
         Self(set)
+    }
+
+    /// All signals there are.
+    #[must_use]
+    pub fn every() -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: sigfillset fills the set it is given.
+        unsafe { libc::sigfillset(set.as_mut_ptr()) };
+        // SAFETY: filled by the line above.
+        Self(unsafe { set.assume_init() })
+    }
+
+    /// Makes this the mask of the calling thread again.
+    pub fn restore(&self) {
+        // SAFETY: a valid set; the old mask is not asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
     }
 
     /// Blocks these signals for the calling thread (and threads it starts); gives back the mask before.
@@ -328,6 +395,54 @@ pub fn reset(signal: i32) {
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
+/// How a process ended that is no child of ours, by its pidfd; `None` until it is reaped, and before Linux 6.15.
+#[must_use]
+pub fn ending_of(pidfd: BorrowedFd<'_>) -> Option<Ending> {
+    /// `struct pidfd_info` of `include/uapi/linux/pidfd.h`, its first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    const WITH_EXIT: u64 = 1 << 3;
+    const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
+    debug_assert_eq!(mem::size_of::<Info>(), 64);
+    let mut info = Info { mask: WITH_EXIT, ..Info::default() };
+    // SAFETY: the request names a struct of 64 bytes, which is what the kernel reads and fills.
+    let failed = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) } != 0;
+    (!failed && info.mask & WITH_EXIT != 0).then(|| ending_of_status(info.exit_code))
+}
+
+/// How a process ended, by its status as `waitpid(2)` gives it.
+#[must_use]
+pub fn ending_of_status(status: i32) -> Ending {
+    match status & 0x7f {
+        0 => Ending::Code((status >> 8) & 0xff),
+        signal => Ending::Signal(signal),
+    }
+}
+
+/// Leaves whoever started us: a session of our own, and no child of anybody's who could wait for us.
+///
+/// # Errors
+/// What `fork(2)` says; we then still are who we were.
+pub fn leave_parent() -> io::Result<()> {
+    // SAFETY: called by a program with one thread, so that the copy is as whole as the original.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // A group leader may not start a session; the child of a fork never is one.
+            let _ = rustix::process::setsid();
+            Ok(())
+        }
+        // SAFETY: ends this process at once; the copy goes on.
+        _ => unsafe { libc::_exit(0) },
+    }
+}
+
 /// Another descriptor of the same open file, above the standard ones and closed on exec.
 ///
 /// # Errors
@@ -373,6 +488,32 @@ pub fn spawn(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counter_whose_number_is_somebody_elses_is_neither_read_nor_closed() {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        // Where the kernel gives no counter there is nothing to confuse.
+        let Ok(counter) = TaskClock::open(Follow::Thread(tid)) else { return };
+        assert!(counter.read_ns().is_some());
+        let number = counter.fd.as_raw_fd();
+        let file = std::fs::File::open("/proc/self/stat").unwrap();
+        // SAFETY: both are open; the number becomes the file's, as a host's `dup2` would have it.
+        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
+        assert_eq!(counter.read_ns(), None);
+        drop(counter);
+        // SAFETY: only asks, and closes what the line above opened.
+        assert!(unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0, "closed though it is not ours");
+        // SAFETY: still open, by the line above, and ours to close.
+        unsafe { libc::close(number) };
+    }
+
+    #[test]
+    fn a_status_is_a_code_or_a_signal() {
+        assert_eq!(ending_of_status(0), Ending::Code(0));
+        assert_eq!(ending_of_status(3 << 8), Ending::Code(3));
+        assert_eq!(ending_of_status(9), Ending::Signal(9));
+        assert_eq!(ending_of_status(0x80 + 11), Ending::Signal(11), "with a core dump");
+    }
 
     #[test]
     fn the_cpu_clock_of_this_process_runs_and_that_of_no_process_does_not() {

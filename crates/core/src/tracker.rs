@@ -18,6 +18,7 @@ use crate::root::Root;
 use crate::sampler::{self, Engine, Order, Sink, Target};
 use crate::snapshot::Moment;
 use crate::summary::{Scope, Summary};
+use crate::sys::SignalSet;
 
 /// Where a tracker is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +67,28 @@ impl TrackerError {
 pub struct Progress {
     inner: Mutex<Inner>,
     changed: Condvar,
-    bell: OwnedFd,
+    /// An order was given, where there is no bell to ring.
+    ordered: Condvar,
+    /// `None` for a guest, who keeps no descriptor in its host.
+    bells: Option<Bells>,
+}
+
+#[derive(Debug)]
+struct Bells {
+    /// An order was given.
+    order: OwnedFd,
     /// Readable once the sampling thread has made its last row.
     ended: OwnedFd,
+}
+
+impl Bells {
+    fn new() -> Result<Self, TrackerError> {
+        let bell = || {
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(|errno| TrackerError::Resources(errno.into()))
+        };
+        Ok(Self { order: bell()?, ended: bell()? })
+    }
 }
 
 #[derive(Debug)]
@@ -82,19 +102,40 @@ struct Inner {
 }
 
 impl Progress {
+    fn new(scope: Scope, bells: Option<Bells>) -> Self {
+        let inner = Inner {
+            orders: Vec::new(),
+            summary: Summary::new(scope),
+            last_row: None,
+            notes: Vec::new(),
+            state: State::Running,
+            cpu_source: "procfs",
+        };
+        Self { inner: Mutex::new(inner), changed: Condvar::new(), ordered: Condvar::new(), bells }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic elsewhere leaves whole values behind: every change is one assignment.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn bell(&self) -> &OwnedFd {
-        &self.bell
+    pub(crate) fn bell(&self) -> Option<&OwnedFd> {
+        self.bells.as_ref().map(|bells| &bells.order)
     }
 
     pub(crate) fn quiet_bell(&self) {
         let mut count = [0; 8];
-        // Non-blocking: an error only says that the bell was quiet already.
-        let _ = rustix::io::read(&self.bell, &mut count);
+        if let Some(bell) = self.bell() {
+            // Non-blocking: an error only says that the bell was quiet already.
+            let _ = rustix::io::read(bell, &mut count);
+        }
+    }
+
+    /// Waits without a descriptor, for an order or until the time is up.
+    pub(crate) fn wait_for_order(&self, timeout: Duration) {
+        let inner = self.lock();
+        let quiet = |inner: &mut Inner| inner.orders.is_empty();
+        drop(self.ordered.wait_timeout_while(inner, timeout, quiet));
     }
 
     pub(crate) fn take_orders(&self) -> Vec<Order> {
@@ -119,7 +160,9 @@ impl Progress {
     pub(crate) fn set_state(&self, state: State) {
         self.lock().state = state;
         self.changed.notify_all();
-        let _ = rustix::io::write(&self.ended, &1_u64.to_ne_bytes());
+        if let Some(bells) = &self.bells {
+            let _ = rustix::io::write(&bells.ended, &1_u64.to_ne_bytes());
+        }
     }
 
     pub(crate) fn add(&self, row: &Row) {
@@ -137,6 +180,7 @@ pub struct Tracker {
     progress: Arc<Progress>,
     thread: Option<JoinHandle<()>>,
     started: Moment,
+    owner_pid: u32,
 }
 
 impl Tracker {
@@ -145,31 +189,22 @@ impl Tracker {
     /// # Errors
     /// [`TrackerError`]; nothing runs then.
     pub fn start(config: Config, target: Target, sinks: Vec<Box<dyn Sink>>) -> Result<Self, TrackerError> {
-        let root = Root::host().map_err(TrackerError::Host)?;
-        let bell = || {
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-                .map_err(|errno| TrackerError::Resources(errno.into()))
-        };
-        let (bell, ended) = (bell()?, bell()?);
+        let root = if config.as_guest { Root::host_as_guest() } else { Root::host() };
+        let root = root.map_err(TrackerError::Host)?;
+        let bells = if config.as_guest { None } else { Some(Bells::new()?) };
         let scope = Scope {
             process: config.track_processes && target != Target::None,
             system: config.track_system,
             start_time: None,
             interval_s: config.interval.seconds(),
         };
-        let inner = Inner {
-            orders: Vec::new(),
-            summary: Summary::new(scope),
-            last_row: None,
-            notes: Vec::new(),
-            state: State::Running,
-            cpu_source: "procfs",
-        };
-        let progress = Arc::new(Progress { inner: Mutex::new(inner), changed: Condvar::new(), bell, ended });
+        let progress = Arc::new(Progress::new(scope, bells));
         let (ready, baseline) = std::sync::mpsc::sync_channel(1);
         let shared = Arc::clone(&progress);
+        // A signal for the host goes to a thread of the host, or its sleep is not interrupted.
+        let mask = config.as_guest.then(|| SignalSet::every().block());
         // The baseline is read by the sampling thread itself: what it spends must not be inherited into the job's counters.
-        let thread = std::thread::Builder::new()
+        let spawned = std::thread::Builder::new()
             .name("resource-tracker".to_owned())
             .stack_size(256 << 10)
             .spawn(move || match Engine::start(Arc::new(root), config, target) {
@@ -180,8 +215,11 @@ impl Tracker {
                 Err(error) => {
                     let _ = ready.send(Err(error));
                 }
-            })
-            .map_err(TrackerError::Resources)?;
+            });
+        if let Some(mask) = mask {
+            mask.restore();
+        }
+        let thread = spawned.map_err(TrackerError::Resources)?;
         let started = match (baseline.recv(), target) {
             (Ok(Ok(started)), _) => started,
             (Ok(Err(source)), Target::Running(pid)) => return Err(TrackerError::Target { pid, source }),
@@ -198,13 +236,16 @@ impl Tracker {
         )]
         let start_time = started.wall_ns as f64 / 1e9;
         progress.lock().summary = Summary::new(Scope { start_time: Some(start_time), ..scope });
-        Ok(Self { progress, thread: Some(thread), started })
+        Ok(Self { progress, thread: Some(thread), started, owner_pid: std::process::id() })
     }
 
     /// Gives the sampling thread an order.
     pub fn order(&self, order: Order) {
         self.progress.lock().orders.push(order);
-        let _ = rustix::io::write(&self.progress.bell, &1_u64.to_ne_bytes());
+        match self.progress.bell() {
+            Some(bell) => drop(rustix::io::write(bell, &1_u64.to_ne_bytes())),
+            None => self.progress.ordered.notify_all(),
+        }
     }
 
     /// Makes the last row and ends the thread. Once more does nothing.
@@ -214,16 +255,27 @@ impl Tracker {
 
     /// Gives the last order and waits for the last row.
     pub fn finish(&mut self, order: Order) {
-        if let Some(thread) = self.thread.take() {
-            self.order(order);
-            self.join(thread);
+        let Some(thread) = self.thread.take() else { return };
+        if self.is_forked_copy() {
+            // The parent's thread goes on; there is nobody here to join.
+            std::mem::forget(thread);
+            return;
         }
+        self.order(order);
+        self.join(thread);
     }
 
-    /// Becomes readable when the last row was made.
+    /// Becomes readable when the last row was made; a guest has no such descriptor.
     #[must_use]
-    pub fn ended(&self) -> &OwnedFd {
-        &self.progress.ended
+    pub fn ended(&self) -> Option<&OwnedFd> {
+        self.progress.bells.as_ref().map(|bells| &bells.ended)
+    }
+
+    /// Whether this is the copy that a fork left in a child, where no sampling thread runs. What the thread held at
+    /// that moment stays locked for ever, so a copy can be dropped and asked nothing.
+    #[must_use]
+    pub fn is_forked_copy(&self) -> bool {
+        self.owner_pid != std::process::id()
     }
 
     /// Waits for the end that comes by itself: the process that was followed ends.

@@ -149,6 +149,10 @@ impl Tree {
             let is_member = |pid: u32| members.binary_search_by_key(&pid, |member| member.pid).is_ok();
             let (admitted, rest): (Vec<_>, Vec<_>) = strangers.into_iter().partition(|stranger| {
                 let parent = stranger.stat.ppid;
+                // A tracker that a member started, or adopted, is no part of the job.
+                if stranger.pid == std::process::id() {
+                    return false;
+                }
                 Some(parent) == self.reaper || is_member(parent) || was_member(parent)
             });
             strangers = rest;

@@ -102,7 +102,7 @@ const PASSED_ON: [i32; 12] = [
 ];
 
 /// Our signals while a job runs: received on a descriptor instead of interrupting us.
-struct Signals {
+pub(crate) struct Signals {
     descriptor: OwnedFd,
     /// The mask that we were given, for the job.
     mask: SignalSet,
@@ -111,7 +111,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn receive(ignored_at_start: &[i32]) -> Result<Self, WrapError> {
+    pub(crate) fn receive(ignored_at_start: &[i32]) -> Result<Self, WrapError> {
         // With SIGCHLD ignored the kernel would reap the job behind our back.
         sys::reset(libc::SIGCHLD);
         let mut wanted: Vec<i32> = PASSED_ON.into_iter().filter(|signal| !sys::is_ignored(*signal)).collect();
@@ -288,7 +288,7 @@ pub fn command_of(pid: u32) -> Option<Vec<String>> {
 pub fn attach(pid: u32, config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tracker, WrapError> {
     let signals = Signals::receive(&[])?;
     let mut tracker = Tracker::start(config, Target::Running(pid), sinks)?;
-    wait_for_stop(&signals.descriptor, &mut tracker);
+    wait_for_stop(&signals, &mut tracker, None);
     Ok(tracker)
 }
 
@@ -299,16 +299,22 @@ pub fn attach(pid: u32, config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tra
 pub fn watch_machine(config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tracker, WrapError> {
     let signals = Signals::receive(&[])?;
     let mut tracker = Tracker::start(config, Target::None, sinks)?;
-    wait_for_stop(&signals.descriptor, &mut tracker);
+    wait_for_stop(&signals, &mut tracker, None);
     Ok(tracker)
 }
 
-fn wait_for_stop(signals: &OwnedFd, tracker: &mut Tracker) {
+/// Until the tracker ends, we are told to stop by a signal, or `other` becomes readable.
+pub(crate) fn wait_for_stop(signals: &Signals, tracker: &mut Tracker, other: Option<&OwnedFd>) {
+    let signals = &signals.descriptor;
     loop {
-        let mut fds = [PollFd::new(signals, PollFlags::IN), PollFd::new(tracker.ended(), PollFlags::IN)];
+        let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
+        fds.extend(tracker.ended().into_iter().chain(other).map(|fd| PollFd::new(fd, PollFlags::IN)));
         let _ = poll(&mut fds, None);
         if fds.get(1).is_some_and(|ended| !ended.revents().is_empty()) {
             return tracker.wait_for_end();
+        }
+        if fds.get(2).is_some_and(|other| !other.revents().is_empty()) {
+            return tracker.stop();
         }
         while let Some(arrived) = sys::next_signal(signals.as_fd()) {
             if matches!(arrived.signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {

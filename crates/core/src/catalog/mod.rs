@@ -205,6 +205,17 @@ impl Catalog {
     }
 }
 
+/// What the Keeper answers to a path with its query, asked for now.
+///
+/// # Errors
+/// Why there is no answer.
+pub fn keeper_request(settings: &Settings, path: &str) -> Result<serde_json::Value, KeeperError> {
+    if settings.is_offline() {
+        return Err(KeeperError::Offline);
+    }
+    Keeper::new(&settings.keeper_url, None, settings.deadline).get_fresh(path)
+}
+
 /// The cheapest servers that fit, as the environment says; one call of [`Catalog::servers`].
 ///
 /// # Errors

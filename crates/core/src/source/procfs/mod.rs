@@ -16,7 +16,7 @@ mod space;
 mod stat;
 mod text;
 
-pub use disks::DisksSource;
+pub use disks::{DisksSource, is_partition};
 pub use diskstats::{SECTOR_BYTES, parse_diskstats};
 pub use machine::{CpuSource, MemorySource, PressureSource, ProcessesSource};
 pub use meminfo::{Meminfo, parse_meminfo};
@@ -28,7 +28,7 @@ pub use pid_stat::{PidStat, parse_pid_stat};
 pub use pid_status::{PidStatus, parse_pid_status};
 pub use pressure::parse_some_us;
 pub use smaps_rollup::{SmapsRollup, parse_smaps_rollup};
-pub use space::SpaceSource;
+pub use space::{SpaceSource, file_systems, zfs_pools};
 pub use stat::{Stat, parse_stat};
 
 use crate::error::{ParseError, SourceError};

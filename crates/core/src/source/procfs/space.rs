@@ -3,7 +3,7 @@
 //! A device that is mounted twice (bind mounts, btrfs subvolumes) counts once, as does an overlay on it.
 //! The datasets of a ZFS pool share the pool's space: what they use adds up, what is free does not.
 //! Network, FUSE and autofs mounts are never asked: a `statvfs` there can hang for ever. The list is made
-//! anew only when the kernel says that the mounts have changed.
+//! anew only when the mounts have changed: where the kernel cannot tell us, their text does.
 
 use std::collections::BTreeMap;
 
@@ -47,6 +47,8 @@ const HARMLESS: [&str; 20] = [
 pub struct SpaceSource {
     file: KeptFile,
     chosen: Option<Chosen>,
+    /// What the choice was made of, where it is read at each tick.
+    text: Vec<u8>,
 }
 
 /// Mount points to ask at each tick.
@@ -68,11 +70,18 @@ impl Source for SpaceSource {
         let changed = root.has_changed(self.file.open(root, PATH)?);
         let chosen = match self.chosen.take() {
             Some(chosen) if !changed => chosen,
-            _ => {
+            known => {
                 let text = self.file.text(root, PATH, Shape::LongRecords)?;
-                let mounts: Vec<_> =
-                    parse_mountinfo(text).collect::<Result<_, _>>().map_err(unparsed(PATH))?;
-                choose(root, &mounts)
+                match known {
+                    Some(chosen) if self.text == text => chosen,
+                    _ => {
+                        self.text.clear();
+                        self.text.extend_from_slice(text);
+                        let mounts: Vec<_> =
+                            parse_mountinfo(text).collect::<Result<_, _>>().map_err(unparsed(PATH))?;
+                        choose(root, &mounts)
+                    }
+                }
             }
         };
         snapshot.space = sum(root, self.chosen.insert(chosen));
@@ -133,29 +142,72 @@ fn is_safe(kind: &str) -> bool {
 
 /// `None` where no file system answered.
 fn sum(root: &Root, chosen: &Chosen) -> Option<DiskSpace> {
-    let used = |space: &Space| space.total_bytes.checked_sub(space.unused_bytes);
     let mut all: Option<DiskSpace> = None;
-    let mut add = |total_bytes: u64, used_bytes: u64, free_bytes: u64| {
-        let sum = all.unwrap_or_default();
-        all = Some(DiskSpace {
-            total_bytes: sum.total_bytes.checked_add(total_bytes)?,
-            used_bytes: sum.used_bytes.checked_add(used_bytes)?,
-            free_bytes: sum.free_bytes.checked_add(free_bytes)?,
-        });
-        Some(())
-    };
-    for mount_point in &chosen.single {
-        // One that was unmounted since the list was made is no longer disk space.
-        if let Ok(space) = root.space(mount_point) {
-            add(space.total_bytes, used(&space)?, space.available_bytes)?;
-        }
+    for space in chosen.single.iter().filter_map(|mount_point| of_one(root, mount_point)) {
+        all = Some(plus(all.unwrap_or_default(), space?)?);
     }
-    for datasets in chosen.pools.values() {
-        let spaces: Vec<_> = datasets.iter().filter_map(|dataset| root.space(dataset).ok()).collect();
-        let used_bytes = spaces.iter().map(used).sum::<Option<u64>>()?;
-        if let Some(free_bytes) = spaces.iter().map(|space| space.available_bytes).max() {
-            add(used_bytes.checked_add(free_bytes)?, used_bytes, free_bytes)?;
-        }
+    for space in chosen.pools.values().filter_map(|datasets| of_pool(root, datasets)) {
+        all = Some(plus(all.unwrap_or_default(), space?)?);
     }
     all
+}
+
+fn plus(sum: DiskSpace, space: DiskSpace) -> Option<DiskSpace> {
+    Some(DiskSpace {
+        total_bytes: sum.total_bytes.checked_add(space.total_bytes)?,
+        used_bytes: sum.used_bytes.checked_add(space.used_bytes)?,
+        free_bytes: sum.free_bytes.checked_add(space.free_bytes)?,
+    })
+}
+
+fn used_bytes(space: &Space) -> Option<u64> {
+    space.total_bytes.checked_sub(space.unused_bytes)
+}
+
+/// `None` for one that was unmounted since the list was made: it is no longer disk space. `Some(None)` for sizes that
+/// contradict each other.
+#[expect(
+    clippy::option_option,
+    reason = "gone and nonsense differ: the first is left out, the second spoils a sum"
+)]
+fn of_one(root: &Root, mount_point: &str) -> Option<Option<DiskSpace>> {
+    let space = root.space(mount_point).ok()?;
+    Some(used_bytes(&space).map(|used_bytes| DiskSpace {
+        total_bytes: space.total_bytes,
+        used_bytes,
+        free_bytes: space.available_bytes,
+    }))
+}
+
+#[expect(clippy::option_option, reason = "as above")]
+fn of_pool(root: &Root, datasets: &[String]) -> Option<Option<DiskSpace>> {
+    let spaces: Vec<_> = datasets.iter().filter_map(|dataset| root.space(dataset).ok()).collect();
+    let free_bytes = spaces.iter().map(|space| space.available_bytes).max()?;
+    let used_bytes = spaces.iter().map(used_bytes).sum::<Option<u64>>();
+    Some(used_bytes.and_then(|used_bytes| {
+        Some(DiskSpace { total_bytes: used_bytes.checked_add(free_bytes)?, used_bytes, free_bytes })
+    }))
+}
+
+/// The real file systems one by one: mount point (the pool's name for ZFS) and sizes.
+///
+/// # Errors
+/// Where the mounts cannot be read.
+pub fn file_systems(root: &Root) -> Result<Vec<(String, DiskSpace)>, SourceError> {
+    const PATH: &str = "/proc/self/mountinfo";
+    let mut file = KeptFile::default();
+    let text = file.text(root, PATH, Shape::LongRecords)?;
+    let mounts: Vec<_> = parse_mountinfo(text).collect::<Result<_, _>>().map_err(unparsed(PATH))?;
+    let chosen = choose(root, &mounts);
+    let single = chosen.single.iter().map(|at| (at.clone(), of_one(root, at).flatten()));
+    let pools = chosen.pools.iter().map(|(pool, datasets)| (pool.clone(), of_pool(root, datasets).flatten()));
+    Ok(single.chain(pools).filter_map(|(name, space)| Some((name, space?))).collect())
+}
+
+/// Free bytes and size of each ZFS pool, by its name.
+///
+/// # Errors
+/// Where the mounts cannot be read.
+pub fn zfs_pools(root: &Root) -> Result<Vec<(String, DiskSpace)>, SourceError> {
+    Ok(file_systems(root)?.into_iter().filter(|(name, _)| !name.starts_with('/')).collect())
 }

@@ -1,0 +1,100 @@
+"""Builds the wheel: the module by maturin, and beside it the command, which maturin cannot build together with it.
+
+`data` in `pyproject.toml` names a folder whose `scripts` go to where commands are installed. Cargo puts the command
+there first; then maturin builds the module and packs both. `RESOURCE_TRACKER_PROFILE=dev` builds faster, unoptimised.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any, Optional
+
+import maturin
+
+_ROOT = Path(__file__).resolve().parent.parent
+_SCRIPTS = _ROOT / "build" / "wheel.data" / "scripts"
+_COMMAND = "resource-tracker.exe" if sys.platform == "win32" else "resource-tracker"
+_PROFILE = os.environ.get("RESOURCE_TRACKER_PROFILE", "release")
+
+get_requires_for_build_sdist = maturin.get_requires_for_build_sdist
+
+
+def get_requires_for_build_wheel(config_settings: Optional[dict[str, Any]] = None) -> list[str]:
+    return list(maturin.get_requires_for_build_wheel(config_settings))
+
+
+get_requires_for_build_editable = get_requires_for_build_wheel
+
+
+def _build_command() -> None:
+    """Cargo says where it put the program: the target folder may be anywhere."""
+    cargo = os.environ.get("CARGO", "cargo")
+    build = [cargo, "build", "--package", "resource-tracker-cli", "--profile", _PROFILE, "--message-format=json"]
+    if (_ROOT / "Cargo.lock").exists():
+        build.append("--locked")
+    done = subprocess.run(build, cwd=_ROOT, stdout=subprocess.PIPE, check=True, text=True)
+    messages = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    programs = [message["executable"] for message in messages if message.get("executable")]
+    if len(programs) != 1:
+        raise RuntimeError(f"expected one program from cargo, found {programs}")
+    _SCRIPTS.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(programs[0], _SCRIPTS / _COMMAND)
+
+
+def _with_profile(config_settings: Optional[dict[str, Any]]) -> dict[str, Any]:
+    settings = dict(config_settings or {})
+    settings.setdefault("build-args", f"--profile {_PROFILE}")
+    return settings
+
+
+def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Optional[dict[str, Any]] = None) -> str:
+    # maturin looks for the folder before there is anything in it.
+    _SCRIPTS.mkdir(parents=True, exist_ok=True)
+    return str(maturin.prepare_metadata_for_build_wheel(metadata_directory, _with_profile(config_settings)))
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+
+def build_wheel(
+    wheel_directory: str, config_settings: Optional[dict[str, Any]] = None, metadata_directory: Optional[str] = None
+) -> str:
+    _build_command()
+    return str(maturin.build_wheel(wheel_directory, _with_profile(config_settings), metadata_directory))
+
+
+def build_editable(
+    wheel_directory: str, config_settings: Optional[dict[str, Any]] = None, metadata_directory: Optional[str] = None
+) -> str:
+    _build_command()
+    return str(maturin.build_editable(wheel_directory, _with_profile(config_settings), metadata_directory))
+
+
+def build_sdist(sdist_directory: str, config_settings: Optional[dict[str, Any]] = None) -> str:
+    _SCRIPTS.mkdir(parents=True, exist_ok=True)
+    name = str(maturin.build_sdist(sdist_directory, config_settings))
+    _restore_workspace(Path(sdist_directory) / name)
+    return name
+
+
+def _restore_workspace(archive: Path) -> None:
+    """maturin leaves out of the workspace what the module does not depend on: the command, in our case."""
+    ours = {"Cargo.toml", "Cargo.lock"}
+    aside = archive.with_suffix(".tmp")
+    with tarfile.open(archive) as old, tarfile.open(aside, "w:gz") as new:
+        for member in old:
+            path = member.name.split("/", 1)[-1]
+            content = old.extractfile(member)
+            if path in ours:
+                text = (_ROOT / path).read_bytes()
+                member.size = len(text)
+                content = io.BytesIO(text)
+            new.addfile(member, content)
+    aside.replace(archive)

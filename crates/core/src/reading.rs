@@ -1,0 +1,290 @@
+//! One look at a process tree or at the machine: totals so far, as `get_process_stats` and `get_system_stats` give them.
+//!
+//! In:  a [`Root`] and a pid. Out: [`ProcessReading`], [`SystemReading`]; rows are differences of two of them.
+//! Not here: what is lost when processes end between two looks (`ledger`, behind `tracker` and `meter`).
+//!
+//! A tree is found by the kernel's own lists of children (`/proc/[pid]/task/[tid]/children`), so that one process on
+//! a big machine costs no more than on a small one; kernels without them have every process asked for its parent.
+
+use crate::error::SourceError;
+use crate::metric::{Metric, Row};
+use crate::root::Root;
+use crate::snapshot::{Device, DiskSpace, Moment, Snapshot};
+use crate::source::procfs::{
+    CpuSource, DisksSource, MemorySource, NetworkSource, PidStat, ProcessesSource, SECTOR_BYTES,
+    file_systems, parse_pid_io, parse_pid_stat, parse_smaps_rollup,
+};
+use crate::tree::pid_path;
+
+/// A process, or it and its descendants, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProcessReading {
+    /// Unix seconds.
+    pub timestamp: f64,
+    /// The root.
+    pub pid: u32,
+    /// Descendants that are alive; `None` where they were not looked at.
+    pub children: Option<u64>,
+    /// User CPU time so far, waited-for children included where children are.
+    pub user_s: f64,
+    /// System CPU time so far, likewise.
+    pub system_s: f64,
+    /// PSS, or RSS where that is refused; 0 for a tree that has ended.
+    pub memory_kib: u64,
+    /// Read from storage so far; `None` where nothing could be read.
+    pub read_bytes: Option<u64>,
+    /// Written to storage so far.
+    pub write_bytes: Option<u64>,
+}
+
+/// Looks at a process once. One that is not there reads as nothing at all.
+///
+/// # Errors
+/// Where it is there and cannot be read.
+pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessReading, SourceError> {
+    let mut look = Look { root, buffer: Vec::with_capacity(8 << 10), found: Vec::new() };
+    let timestamp = now_s();
+    match look.stat(pid) {
+        Ok(stat) => look.found.push((pid, stat)),
+        Err(SourceError::Gone { .. } | SourceError::Unsupported { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    if with_children && !look.found.is_empty() {
+        look.descend();
+    }
+    let page_kib = rustix::param::page_size() as u64 / 1024;
+    let mut reading = ProcessReading { timestamp, pid, ..ProcessReading::default() };
+    let (mut user_ticks, mut system_ticks) = (0_u64, 0_u64);
+    for (pid, stat) in std::mem::take(&mut look.found) {
+        user_ticks += stat.utime_ticks + if with_children { stat.cutime_ticks } else { 0 };
+        system_ticks += stat.stime_ticks + if with_children { stat.cstime_ticks } else { 0 };
+        if stat.is_zombie() {
+            continue;
+        }
+        reading.memory_kib += look.pss_kib(pid).unwrap_or(stat.rss_pages * page_kib);
+        if let Some((read_bytes, write_bytes)) = look.storage_bytes(pid) {
+            reading.read_bytes = Some(reading.read_bytes.unwrap_or(0) + read_bytes);
+            reading.write_bytes = Some(reading.write_bytes.unwrap_or(0) + write_bytes);
+        }
+        if pid != reading.pid {
+            reading.children = Some(reading.children.unwrap_or(0) + 1);
+        }
+    }
+    if with_children {
+        reading.children = reading.children.or(Some(0));
+    }
+    let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
+    reading.user_s = ratio(user_ticks, ticks_per_s);
+    reading.system_s = ratio(system_ticks, ticks_per_s);
+    Ok(reading)
+}
+
+struct Look<'r> {
+    root: &'r Root,
+    buffer: Vec<u8>,
+    found: Vec<(u32, PidStat)>,
+}
+
+impl Look<'_> {
+    fn stat(&mut self, pid: u32) -> Result<PidStat, SourceError> {
+        let path = pid_path(pid, "stat");
+        let text = self.root.read(path.as_str(), &mut self.buffer)?;
+        parse_pid_stat(text).map_err(|source| SourceError::Parse { path: path.as_str().into(), source })
+    }
+
+    /// Adds all descendants of what was found.
+    fn descend(&mut self) {
+        let mut at = 0;
+        while let Some((pid, stat)) = self.found.get(at).copied() {
+            at += 1;
+            let threads = match stat.threads {
+                0 | 1 => vec![pid],
+                _ => numbers(self.root, &format!("/proc/{pid}/task")),
+            };
+            for thread in threads {
+                let Some(children) = self.children(pid, thread) else {
+                    if at == 1 {
+                        return self.descend_by_parents();
+                    }
+                    continue;
+                };
+                for child in children {
+                    if let Ok(stat) = self.stat(child)
+                        && self.found.iter().all(|(known, _)| *known != child)
+                    {
+                        self.found.push((child, stat));
+                    }
+                }
+            }
+        }
+    }
+
+    /// `None` where the kernel keeps no such list, or the thread has ended.
+    fn children(&mut self, pid: u32, thread: u32) -> Option<Vec<u32>> {
+        let path = format!("/proc/{pid}/task/{thread}/children");
+        let text = self.root.read(&path, &mut self.buffer).ok()?;
+        let words = text.split(|byte| *byte == b' ');
+        Some(words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok()).collect())
+    }
+
+    /// The same by asking every process of the machine for its parent.
+    fn descend_by_parents(&mut self) {
+        let mut pids = Vec::new();
+        if self.root.pids(&mut pids, &mut Vec::new()).is_err() {
+            return;
+        }
+        let mut others: Vec<(u32, PidStat)> =
+            pids.into_iter().filter_map(|pid| Some((pid, self.stat(pid).ok()?))).collect();
+        let mut at = 0;
+        while let Some((parent, _)) = self.found.get(at).copied() {
+            at += 1;
+            let (children, rest) = others.into_iter().partition(|(_, stat)| stat.ppid == parent);
+            others = rest;
+            self.found.extend::<Vec<_>>(children);
+        }
+    }
+
+    fn pss_kib(&mut self, pid: u32) -> Option<u64> {
+        let text = self.root.read(pid_path(pid, "smaps_rollup").as_str(), &mut self.buffer).ok()?;
+        Some(parse_smaps_rollup(text).ok()??.pss_kib)
+    }
+
+    fn storage_bytes(&mut self, pid: u32) -> Option<(u64, u64)> {
+        let text = self.root.read(pid_path(pid, "io").as_str(), &mut self.buffer).ok()?;
+        let io = parse_pid_io(text).ok()?;
+        Some((io.read_bytes, io.write_bytes))
+    }
+}
+
+fn numbers(root: &Root, folder: &str) -> Vec<u32> {
+    root.names(folder).iter().filter_map(|name| name.parse().ok()).collect()
+}
+
+/// The machine at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SystemReading {
+    /// A cell for each metric of the system table that is a level; growths are empty.
+    pub levels: Row,
+    /// User CPU time so far.
+    pub user_s: Option<f64>,
+    /// System CPU time so far.
+    pub system_s: Option<f64>,
+    /// Received so far.
+    pub net_recv_bytes: Option<u64>,
+    /// Sent so far.
+    pub net_sent_bytes: Option<u64>,
+    /// Disk, bytes read and bytes written so far.
+    pub disks: Vec<(String, u64, u64)>,
+    /// Mount point and sizes.
+    pub spaces: Vec<(String, DiskSpace)>,
+}
+
+/// Looks at the machine once.
+#[must_use]
+pub fn system(root: &Root) -> SystemReading {
+    let mut snapshot = Snapshot::default();
+    snapshot.reset(Moment::now());
+    let sources: [Box<dyn crate::source::Source>; 5] = [
+        Box::new(CpuSource::default()),
+        Box::new(ProcessesSource::default()),
+        Box::new(MemorySource::default()),
+        Box::new(DisksSource::default()),
+        Box::new(NetworkSource::default()),
+    ];
+    for mut source in sources {
+        // What a source does not give stays empty.
+        let _ = source.read(root, &mut snapshot);
+    }
+    let spaces = file_systems(root).unwrap_or_default();
+    snapshot.space = (!spaces.is_empty()).then(|| {
+        spaces.iter().fold(DiskSpace::default(), |sum, (_, space)| DiskSpace {
+            total_bytes: sum.total_bytes.saturating_add(space.total_bytes),
+            used_bytes: sum.used_bytes.saturating_add(space.used_bytes),
+            free_bytes: sum.free_bytes.saturating_add(space.free_bytes),
+        })
+    });
+    let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
+    let mut levels = crate::diff::row(&Snapshot::default(), &snapshot, crate::diff::Rates::default());
+    levels[Metric::Elapsed as usize] = None;
+    let sum = |of: fn(&Device) -> u64| snapshot.network.as_ref().map(|all| all.iter().map(of).sum());
+    SystemReading {
+        user_s: snapshot.cpu.map(|cpu| ratio(cpu.user_ticks.saturating_add(cpu.nice_ticks), ticks_per_s)),
+        system_s: snapshot.cpu.map(|cpu| ratio(cpu.system_ticks, ticks_per_s)),
+        net_recv_bytes: sum(|interface| interface.inbound),
+        net_sent_bytes: sum(|interface| interface.outbound),
+        disks: snapshot
+            .disks
+            .iter()
+            .flatten()
+            .map(|disk| {
+                let bytes = |sectors: u64| sectors.saturating_mul(SECTOR_BYTES);
+                (String::from_utf8_lossy(&disk.name).into_owned(), bytes(disk.inbound), bytes(disk.outbound))
+            })
+            .collect(),
+        spaces,
+        levels,
+    }
+}
+
+fn now_s() -> f64 {
+    ratio(Moment::now().wall_ns, 1_000_000_000)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a date in ns keeps better than a microsecond in a double")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_found_and_one_that_is_not_there_reads_as_nothing() {
+        let root = Root::host_as_guest().unwrap();
+        let own = process(&root, std::process::id(), true).unwrap();
+        assert!(own.memory_kib > 500 && own.children == Some(0), "{own:?}");
+        assert_eq!(process(&root, std::process::id(), false).unwrap().children, None);
+        let none = process(&root, u32::MAX >> 4, true).unwrap();
+        assert_eq!((none.memory_kib, none.read_bytes, none.user_s), (0, None, 0.0));
+    }
+
+    #[test]
+    fn the_kernels_lists_and_the_parents_give_one_tree() {
+        let root = Root::host_as_guest().unwrap();
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "cat; :"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let find = |by_parents: bool| {
+            let mut look = Look { root: &root, buffer: Vec::new(), found: Vec::new() };
+            let stat = look.stat(child.id()).unwrap();
+            look.found.push((child.id(), stat));
+            if by_parents {
+                look.descend_by_parents();
+            } else {
+                look.descend();
+            }
+            let mut pids: Vec<u32> = look.found.iter().map(|(pid, _)| *pid).collect();
+            pids.sort_unstable();
+            pids
+        };
+        // The shell starts `cat` when it likes.
+        while find(false).len() < 2 {
+            std::thread::yield_now();
+        }
+        assert_eq!(find(false), find(true));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_machine_has_levels_and_totals() {
+        let reading = system(&Root::host_as_guest().unwrap());
+        assert!(reading.levels[Metric::MemoryUsed as usize].is_some_and(|kib| kib > 0.0));
+        assert!(reading.levels[Metric::Timestamp as usize].is_some_and(|seconds| seconds > 1e9));
+        assert!(reading.user_s.is_some_and(|seconds| seconds > 0.0));
+        assert!(!reading.spaces.is_empty());
+    }
+}

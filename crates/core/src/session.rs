@@ -1,0 +1,654 @@
+//! One recording as a host program holds it: started, looked at while it runs, stopped, kept, loaded again.
+//!
+//! In:  a [`Plan`], or a recording that was loaded. Out: its tables, statistics, advice and snapshot at any time.
+//! Not here: the sampling (`tracker`), languages (the fronts convert, and turn errors into their own).
+//!
+//! We are a guest in the host's process: the rows lie in a file, what is asked for often is kept up to date row by
+//! row, and a fork of the host changes nothing for the parent's recording.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+use crate::allocation::allocation;
+use crate::catalog::{Catalog, Settings};
+use crate::cloud::{self, CloudInfo};
+use crate::companion::{Companion, CompanionError};
+use crate::config::Config;
+use crate::frame::{CombinedOptions, Frame, FrameError, combined};
+use crate::history::History;
+use crate::host;
+use crate::journal::Reader;
+use crate::metric::{Row, Table};
+use crate::recommend::{RecommendError, Resources, recommend_resources};
+use crate::record::{self, Rows};
+use crate::recording::{Head, Recording, Run, Status, gzip, write_snapshot};
+use crate::report;
+use crate::root::Root;
+use crate::sampler::Target;
+use crate::snapshot::Moment;
+use crate::stats::{Stats, StatsError};
+use crate::summary::{Scope, Summary};
+use crate::sys::SignalSet;
+use crate::tracker::{State, Tracker, TrackerError};
+
+/// What is to be recorded, and what else is to be found out.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What and how often.
+    pub config: Config,
+    /// Whom to follow.
+    pub pid: u32,
+    /// As the host named the way in which the sampler runs; `None` is a thread.
+    pub method: Option<String>,
+    /// The host let it start by itself.
+    pub autostart: bool,
+    /// Look at the machine.
+    pub discover_server: bool,
+    /// Look for the cloud.
+    pub discover_cloud: bool,
+    /// The program that samples in a process of its own; `None` for a thread of ours.
+    pub companion: Option<PathBuf>,
+}
+
+/// Why a session does not do what was asked of it.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    /// It records already.
+    #[error("Resource tracker already running, cannot start again.")]
+    Running,
+    /// It has recorded, and its rows are its own.
+    #[error("Resource tracker already stopped. Create a new instance instead of trying to restart it.")]
+    Stopped,
+    /// The sampler does not start.
+    #[error(transparent)]
+    Tracker(#[from] TrackerError),
+    /// Nor does the process that was to sample.
+    #[error(transparent)]
+    Companion(#[from] CompanionError),
+}
+
+/// What makes the rows, or made them.
+#[derive(Debug)]
+enum Life {
+    /// Not started.
+    New,
+    /// A thread of ours; the rows are in a file, unless none could be made.
+    Thread { tracker: Box<Tracker>, rows: Option<Rows> },
+    /// A process of its own.
+    Companion { companion: Box<Companion>, rows: Option<Rows>, followed: Box<RefCell<Followed>> },
+    /// All in memory.
+    Loaded { recording: Box<Recording>, summary: Box<Summary> },
+}
+
+/// Rows of a journal that somebody else writes, summed up as far as they were read.
+#[derive(Debug)]
+struct Followed {
+    summary: Summary,
+    offset: u64,
+}
+
+impl Followed {
+    fn read_on(&mut self, journal: &Path) {
+        let Ok(mut reader) = Reader::open(journal) else { return };
+        if reader.skip_to(self.offset).is_ok() {
+            while let Some(row) = reader.next_row() {
+                self.summary.add(&row);
+            }
+            self.offset = reader.offset();
+        }
+    }
+}
+
+/// A recording in the hands of a host program.
+#[derive(Debug)]
+pub struct Session {
+    plan: Plan,
+    life: Life,
+    start_time: Option<f64>,
+    stop_time: Option<f64>,
+    server: Option<Map<String, Value>>,
+    cloud: Option<Map<String, Value>>,
+    /// What went wrong and the host has not been told yet.
+    warnings: Vec<String>,
+    /// Notes of the sampler that the host knows.
+    notes_told: usize,
+}
+
+/// What a host should know, and how much it matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// How this host is read; as it is, and as the recording says too.
+    Info(String),
+    /// Something is missing from the figures.
+    Warning(String),
+}
+
+impl Session {
+    /// Nothing runs yet.
+    #[must_use]
+    pub fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            life: Life::New,
+            start_time: None,
+            stop_time: None,
+            server: None,
+            cloud: None,
+            warnings: Vec::new(),
+            notes_told: 0,
+        }
+    }
+
+    /// A recording that was made before.
+    #[must_use]
+    pub fn from_recording(recording: Recording) -> Self {
+        let metadata = &recording.head.metadata;
+        let interval = crate::config::Interval::from_seconds(metadata.interval);
+        let plan = Plan {
+            config: Config {
+                // One that we would not record with may still have been recorded.
+                interval: interval.unwrap_or(crate::config::Interval::DEFAULT),
+                children: metadata.children,
+                track_processes: metadata.track_processes,
+                track_system: metadata.track_system,
+                ..Config::default()
+            },
+            pid: metadata.pid,
+            method: metadata.method.clone(),
+            autostart: metadata.autostart,
+            discover_server: metadata.discover_server,
+            discover_cloud: metadata.discover_cloud,
+            companion: None,
+        };
+        Self {
+            start_time: metadata.start_time,
+            stop_time: metadata.stop_time,
+            server: recording.head.server_info.clone(),
+            cloud: recording.head.cloud_info.clone(),
+            life: Life::Loaded { summary: Box::new(recording.summary()), recording: Box::new(recording) },
+            ..Self::new(plan)
+        }
+    }
+
+    /// What a session of another process has recorded so far, for the copy that a fork made of it.
+    #[must_use]
+    pub fn from_journal(plan: &Plan, journal: &Path, start_time: f64) -> Self {
+        let head = record::head(&plan.config, plan.pid, start_time, Run::default());
+        let mut recording = Recording::new(head);
+        read_rows(journal, |row| recording.push(row));
+        let session = Self::from_recording(recording);
+        Self { plan: plan.clone(), ..session }
+    }
+
+    /// What was planned.
+    #[must_use]
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Moment of the baseline, Unix seconds; `None` before the start.
+    #[must_use]
+    pub const fn start_time(&self) -> Option<f64> {
+        self.start_time
+    }
+
+    /// Moment of the stop, Unix seconds; `None` while it records.
+    #[must_use]
+    pub const fn stop_time(&self) -> Option<f64> {
+        self.stop_time
+    }
+
+    /// Where the rows are, for whoever reads them in another process.
+    #[must_use]
+    pub fn journal(&self) -> Option<&Path> {
+        match &self.life {
+            Life::Thread { rows, .. } | Life::Companion { rows, .. } => rows.as_ref().map(Rows::path),
+            Life::New | Life::Loaded { .. } => None,
+        }
+    }
+
+    /// Starts the sampler, and looks for the cloud beside it.
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing runs then.
+    pub fn start(&mut self) -> Result<(), SessionError> {
+        if self.is_running() {
+            return Err(SessionError::Running);
+        }
+        if self.stop_time.is_some() || !matches!(self.life, Life::New) {
+            return Err(SessionError::Stopped);
+        }
+        if let Some(program) = &self.plan.companion {
+            let (companion, rows) = Companion::start(program, &self.plan)?;
+            self.start_time = Some(companion.start_time);
+            let followed =
+                Box::new(RefCell::new(Followed { summary: Summary::new(self.scope()), offset: 0 }));
+            self.life = Life::Companion { companion: Box::new(companion), rows: Some(rows), followed };
+        } else {
+            self.start_thread()?;
+        }
+        if self.plan.discover_cloud {
+            // A signal for the host goes to a thread of the host.
+            let mask = SignalSet::every().block();
+            cloud::discover_in_background(false);
+            mask.restore();
+        }
+        Ok(())
+    }
+
+    fn start_thread(&mut self) -> Result<(), SessionError> {
+        let target =
+            if self.plan.config.track_processes { Target::Running(self.plan.pid) } else { Target::None };
+        let (rows, sink) = self.start_rows().unzip();
+        let config = Config { as_guest: true, ..self.plan.config };
+        let tracker = Tracker::start(config, target, sink.into_iter().collect())?;
+        self.start_time = Some(seconds(tracker.started().wall_ns));
+        self.life = Life::Thread { tracker: Box::new(tracker), rows };
+        Ok(())
+    }
+
+    /// A host that cannot have a file gets its statistics all the same.
+    fn start_rows(&mut self) -> Option<(Rows, Box<dyn crate::sampler::Sink>)> {
+        let path = journal_path(&std::env::temp_dir());
+        let head = record::head(&self.plan.config, self.plan.pid, now_s(), Run::default());
+        match Rows::start(&path, &Rows::about(&head.metadata, &Run::default()), true) {
+            Ok(started) => Some(started),
+            Err(error) => {
+                self.warnings.push(format!(
+                    "cannot write `{}`: {error}; there are statistics, but no tables",
+                    path.display()
+                ));
+                None
+            }
+        }
+    }
+
+    /// Makes the last row and ends the sampler. Once more does nothing.
+    pub fn stop(&mut self) {
+        if self.stop_time.is_some() {
+            return;
+        }
+        match &mut self.life {
+            Life::Thread { tracker, .. } => tracker.stop(),
+            Life::Companion { companion, .. } => companion.stop(),
+            Life::New | Life::Loaded { .. } => return,
+        }
+        self.stop_time = Some(now_s());
+        // From now on the figures may be looked at on another machine, or never again on this one.
+        self.look_at_server();
+    }
+
+    /// Stops, and removes the files that the rows are in; statistics stay.
+    pub fn remove_files(&mut self) {
+        self.stop();
+        // What is left of the rows is in the running figures.
+        let _ = self.rows();
+        if let Life::Thread { rows, .. } | Life::Companion { rows, .. } = &mut self.life {
+            *rows = None;
+        }
+    }
+
+    /// Whether rows are made.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        match &self.life {
+            Life::Thread { tracker, .. } => self.stop_time.is_none() && tracker.state() == State::Running,
+            Life::Companion { companion, .. } => self.stop_time.is_none() && companion.is_alive(),
+            Life::New | Life::Loaded { .. } => false,
+        }
+    }
+
+    /// What is to be known and was not asked for before. What the sampler finds at its start is how this host is;
+    /// what comes later went wrong.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        let mut notes: Vec<Note> = self.warnings.drain(..).map(Note::Warning).collect();
+        let all = match &self.life {
+            Life::Thread { tracker, .. } => tracker.notes(),
+            Life::Companion { companion, .. } => companion.notes.clone(),
+            Life::New | Life::Loaded { .. } => Vec::new(),
+        };
+        let kind = if self.rows() == 0 { Note::Info } else { Note::Warning };
+        notes.extend(all.iter().skip(self.notes_told).cloned().map(kind));
+        self.notes_told = all.len();
+        notes
+    }
+
+    /// How CPU time is counted.
+    #[must_use]
+    pub fn cpu_source(&self) -> Option<String> {
+        match &self.life {
+            Life::Thread { tracker, .. } => Some(tracker.cpu_source().to_owned()),
+            Life::Companion { companion, .. } => Some(companion.cpu_source.clone()),
+            Life::Loaded { recording, .. } => recording.head.run.as_ref()?.cpu_source.clone(),
+            Life::New => None,
+        }
+    }
+
+    /// Running figures over all rows so far.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        match &self.life {
+            Life::Thread { tracker, .. } => tracker.summary(),
+            Life::Companion { rows, followed, .. } => {
+                let mut followed = followed.borrow_mut();
+                if let Some(rows) = rows {
+                    followed.read_on(rows.path());
+                }
+                followed.summary.clone()
+            }
+            Life::Loaded { summary, .. } => (**summary).clone(),
+            Life::New => Summary::new(self.scope()),
+        }
+    }
+
+    fn scope(&self) -> Scope {
+        Scope {
+            process: self.plan.config.track_processes,
+            system: self.plan.config.track_system,
+            start_time: self.start_time,
+            interval_s: self.plan.config.interval.seconds(),
+        }
+    }
+
+    /// Rows so far.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.summary().rows()
+    }
+
+    /// One table with all its rows so far; `None` for one that is off.
+    #[must_use]
+    pub fn frame(&self, table: Table) -> Option<Frame> {
+        self.tables(&[table]).pop()?
+    }
+
+    fn tables(&self, wanted: &[Table]) -> Vec<Option<Frame>> {
+        if let Life::Loaded { recording, .. } = &self.life {
+            return wanted
+                .iter()
+                .map(|table| match table {
+                    Table::Process => recording.process.clone(),
+                    Table::System => recording.system.clone(),
+                    Table::Extra | Table::Every => recording.extra.clone(),
+                })
+                .collect();
+        }
+        let config = &self.plan.config;
+        let is_on = |table: &Table| match table {
+            Table::Process => config.track_processes,
+            Table::System => config.track_system,
+            Table::Extra | Table::Every => true,
+        };
+        let mut frames: Vec<Option<Frame>> =
+            wanted.iter().map(|table| is_on(table).then(|| Frame::for_table(*table))).collect();
+        if let Some(path) = self.journal() {
+            read_rows(path, |row| frames.iter_mut().flatten().for_each(|frame| frame.push(row)));
+        }
+        frames
+    }
+
+    /// Both tables side by side; no columns before there is a row.
+    ///
+    /// # Errors
+    /// When the prefixes asked for give two columns one name.
+    pub fn combined(&self, options: &CombinedOptions) -> Result<Frame, FrameError> {
+        let mut tables = self.tables(&[Table::Process, Table::System]);
+        let (system, process) = (tables.pop().flatten(), tables.pop().flatten());
+        let both = combined(process.as_ref(), system.as_ref(), options)?;
+        Ok(if both.is_empty() { Frame::default() } else { both })
+    }
+
+    /// The default statistics.
+    ///
+    /// # Errors
+    /// [`StatsError::NoMetrics`] before the first row.
+    pub fn stats(&self) -> Result<Stats, StatsError> {
+        self.summary().stats()
+    }
+
+    /// What the job needs, by this run and the ones before it.
+    ///
+    /// # Errors
+    /// Those of [`recommend_resources`].
+    pub fn recommend(&self, history: &[Stats]) -> Result<Resources, RecommendError> {
+        recommend_resources(&self.stats()?, history)
+    }
+
+    fn look_at_server(&mut self) {
+        if self.server.is_none() && self.plan.discover_server && !matches!(self.life, Life::Loaded { .. }) {
+            self.server = Root::host_as_guest().ok().map(|root| host::look(&root, "self").server_info());
+        }
+    }
+
+    /// The machine, and whether it seems to be ours alone; `None` where it is not to be looked at.
+    #[must_use]
+    pub fn server_info(&mut self) -> Option<Map<String, Value>> {
+        if matches!(self.life, Life::New) {
+            return None;
+        }
+        self.look_at_server();
+        let mut info = self.server.clone()?;
+        if !(matches!(self.life, Life::Loaded { .. }) && info.contains_key("allocation")) {
+            info.insert("allocation".to_owned(), json!(allocation(&self.summary())));
+        }
+        Some(info)
+    }
+
+    /// The cloud; `None` where it is not to be looked for, or not found out yet.
+    #[must_use]
+    pub fn cloud_info(&mut self) -> Option<Map<String, Value>> {
+        let is_live = matches!(self.life, Life::Thread { .. } | Life::Companion { .. });
+        if self.cloud.is_none() && self.plan.discover_cloud && is_live {
+            let found = cloud::known(false)?;
+            if let Ok(Value::Object(info)) = serde_json::to_value(CloudInfo::new(&found)) {
+                self.cloud = Some(info);
+            }
+        }
+        self.cloud.clone()
+    }
+
+    /// Everything but the rows, as of now.
+    pub fn head(&mut self) -> Head {
+        if let Life::Loaded { recording, .. } = &self.life {
+            return recording.head.clone();
+        }
+        let plan = &self.plan;
+        let summary = self.summary();
+        let run = Run {
+            host: rustix::system::uname().nodename().to_str().ok().map(str::to_owned),
+            status: self.is_running().then_some(Status::Running),
+            cpu_source: self.cpu_source(),
+            coverage: summary.coverage(),
+            notes: match &self.life {
+                Life::Thread { tracker, .. } => tracker.notes(),
+                Life::Companion { companion, .. } => companion.notes.clone(),
+                Life::New | Life::Loaded { .. } => Vec::new(),
+            },
+            ..Run::default()
+        };
+        let mut head = record::head(&plan.config, plan.pid, self.start_time.unwrap_or_default(), run);
+        head.metadata.method.clone_from(&plan.method);
+        head.metadata.autostart = plan.autostart;
+        head.metadata.discover_server = plan.discover_server;
+        head.metadata.discover_cloud = plan.discover_cloud;
+        head.metadata.start_time = self.start_time;
+        if self.start_time.is_some() {
+            head.metadata.set_stop_time(self.stop_time.unwrap_or_else(now_s));
+        }
+        head.server_info = self.server_info();
+        head.cloud_info = self.cloud_info();
+        head
+    }
+
+    /// Writes the snapshot as JSON, gzipped or plain.
+    ///
+    /// # Errors
+    /// Those of `out`, and of reading the rows.
+    pub fn write_snapshot(&mut self, out: &mut impl Write, compressed: bool) -> io::Result<()> {
+        if compressed {
+            let mut out = gzip(out);
+            self.write_plain(&mut out)?;
+            return out.finish()?.flush();
+        }
+        self.write_plain(out)
+    }
+
+    fn write_plain(&mut self, out: &mut impl Write) -> io::Result<()> {
+        if let Life::Loaded { recording, .. } = &self.life {
+            return recording.write(out);
+        }
+        let head = self.head();
+        let mut reader = match self.journal() {
+            Some(path) => Some(Reader::open(path).map_err(io::Error::other)?),
+            None => None,
+        };
+        write_snapshot(out, &head, &mut |take| {
+            let Some(reader) = &mut reader else { return Ok(()) };
+            reader.rewind()?;
+            while let Some(row) = reader.next_row() {
+                take(&row)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The whole recording in memory, as of now.
+    pub fn recording(&mut self) -> Recording {
+        if let Life::Loaded { recording, .. } = &self.life {
+            return (**recording).clone();
+        }
+        let mut recording = Recording::new(self.head());
+        if let Some(path) = self.journal() {
+            read_rows(path, |row| recording.push(row));
+        }
+        recording
+    }
+}
+
+/// The report of a recording. Servers and prices are asked for as the environment allows, which may take seconds: a
+/// session is not held meanwhile.
+#[must_use]
+pub fn report_of(recording: &Recording, integration: &str, history: Vec<Stats>, failed: bool) -> String {
+    let made_at = now_s();
+    let mut context = report::Context::new(recording, history, made_at, report::Zone::local_at(made_at));
+    integration.clone_into(&mut context.integration);
+    context.failed = failed;
+    context.running = recording.head.run.as_ref().is_some_and(|run| run.status == Some(Status::Running));
+    context.ask(&recording.head, &mut Catalog::new(Settings::from_env()));
+    report::render(recording, &context)
+}
+
+/// Rows that can be read; a file that is gone has none.
+fn read_rows(path: &Path, mut take: impl FnMut(&Row)) {
+    if let Ok(mut reader) = Reader::open(path) {
+        while let Some(row) = reader.next_row() {
+            take(&row);
+        }
+    }
+}
+
+/// A name that no other process or session has.
+fn journal_path(folder: &Path) -> PathBuf {
+    folder.join(format!("resource-tracker-{}-{}.journal", std::process::id(), History::new_id()))
+}
+
+fn now_s() -> f64 {
+    seconds(Moment::now().wall_ns)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a date in ns keeps better than a microsecond in a double")]
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Interval;
+
+    fn plan() -> Plan {
+        let interval = Interval::from_seconds(0.02).unwrap();
+        Plan {
+            config: Config { interval, ..Config::default() },
+            pid: std::process::id(),
+            method: None,
+            autostart: false,
+            discover_server: true,
+            discover_cloud: false,
+            companion: None,
+        }
+    }
+
+    fn recorded() -> Session {
+        let mut session = Session::new(plan());
+        session.start().unwrap();
+        while session.rows() < 3 {
+            std::thread::yield_now();
+        }
+        session.stop();
+        session
+    }
+
+    #[test]
+    fn a_session_starts_once_and_stops_for_good() {
+        let mut session = Session::new(plan());
+        assert!(!session.is_running() && session.server_info().is_none());
+        session.start().unwrap();
+        assert!(matches!(session.start(), Err(SessionError::Running)));
+        session.stop();
+        let stopped = session.stop_time();
+        session.stop();
+        assert_eq!(session.stop_time(), stopped);
+        assert!(matches!(session.start(), Err(SessionError::Stopped)));
+    }
+
+    #[test]
+    fn what_is_written_reads_back_as_it_was() {
+        let mut session = recorded();
+        for compressed in [false, true] {
+            let mut text = Vec::new();
+            session.write_snapshot(&mut text, compressed).unwrap();
+            let mut twin = Session::from_recording(Recording::read(text.as_slice()).unwrap());
+            assert_eq!(twin.stats(), session.stats());
+            assert_eq!(twin.frame(Table::Process), session.frame(Table::Process));
+            assert_eq!(twin.server_info(), session.server_info());
+            assert!(matches!(twin.start(), Err(SessionError::Stopped)));
+        }
+    }
+
+    #[test]
+    fn files_are_removed_and_figures_stay() {
+        let mut session = recorded();
+        let journal = session.journal().unwrap().to_owned();
+        let rows = session.rows();
+        assert!(journal.exists());
+        session.remove_files();
+        assert!(!journal.exists());
+        assert_eq!((session.rows(), session.frame(Table::Process).unwrap().len()), (rows, 0));
+    }
+
+    #[test]
+    fn a_copy_in_another_process_reads_what_was_written_so_far() {
+        let session = recorded();
+        let start_time = session.start_time().unwrap();
+        let copy = Session::from_journal(session.plan(), session.journal().unwrap(), start_time);
+        assert_eq!(copy.frame(Table::System), session.frame(Table::System));
+        assert_eq!(copy.stats(), session.stats());
+    }
+
+    #[test]
+    fn the_columns_of_a_table_that_is_off_are_missing() {
+        let mut off = plan();
+        off.config.track_system = false;
+        let mut session = Session::new(off);
+        session.start().unwrap();
+        session.stop();
+        assert_eq!(session.frame(Table::System), None);
+        let both = session.combined(&CombinedOptions::default()).unwrap();
+        assert!(both.names().all(|name| !name.starts_with("system_")) && both.len() == 1);
+    }
+}

@@ -1,0 +1,81 @@
+//! The core's errors as Python's own, with their causes in the message.
+
+use std::error::Error;
+
+use pyo3::exceptions::{
+    PyOSError, PyPermissionError, PyProcessLookupError, PyRuntimeError, PyTypeError, PyValueError,
+};
+use pyo3::prelude::*;
+use resource_tracker::catalog::CatalogError;
+use resource_tracker::error::SourceError;
+use resource_tracker::recommend::RecommendError;
+use resource_tracker::recording::LoadError;
+use resource_tracker::session::SessionError;
+use resource_tracker::stats::StatsError;
+use resource_tracker::tracker::TrackerError;
+
+/// An error and its causes on one line.
+pub fn text(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+pub fn session(error: &SessionError) -> PyErr {
+    match error {
+        SessionError::Tracker(TrackerError::Target { source, .. }) => match source {
+            SourceError::Gone { .. } | SourceError::Unsupported { .. } => {
+                PyProcessLookupError::new_err(text(error))
+            }
+            SourceError::Denied { .. } => PyPermissionError::new_err(text(error)),
+            SourceError::Io { .. } | SourceError::Parse { .. } => PyRuntimeError::new_err(text(error)),
+        },
+        SessionError::Running
+        | SessionError::Stopped
+        | SessionError::Tracker(_)
+        | SessionError::Companion(_) => PyRuntimeError::new_err(text(error)),
+    }
+}
+
+pub fn load(error: LoadError) -> PyErr {
+    match error {
+        LoadError::Open { path, source } => {
+            let code = source.raw_os_error();
+            let said = std::io::Error::from_raw_os_error(code.unwrap_or(0)).to_string();
+            let said = said.split(" (os error").next().unwrap_or_default().to_owned();
+            match code {
+                // With these three Python makes the right kind of OSError of it.
+                Some(code) => PyOSError::new_err((code, said, path)),
+                None => PyOSError::new_err(source.to_string()),
+            }
+        }
+        content @ LoadError::Content { .. } => PyValueError::new_err(text(&content)),
+    }
+}
+
+pub fn stats(error: &StatsError) -> PyErr {
+    match error {
+        StatsError::NoMetrics => PyRuntimeError::new_err(error.to_string()),
+        _ => PyValueError::new_err(text(error)),
+    }
+}
+
+pub fn recommend(error: &RecommendError) -> PyErr {
+    match error {
+        RecommendError::Stats(error) => stats(error),
+        RecommendError::NoProcess | RecommendError::Unmeasured { .. } => PyRuntimeError::new_err(text(error)),
+    }
+}
+
+pub fn catalog(error: &CatalogError) -> PyErr {
+    match error {
+        CatalogError::UnknownFilter { .. } => PyTypeError::new_err(text(error)),
+        _ if error.is_usage() => PyValueError::new_err(text(error)),
+        _ => PyRuntimeError::new_err(text(error)),
+    }
+}

@@ -1,0 +1,188 @@
+//! Functions without a tracker: the metric table, the machine, the cloud, servers and prices.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use resource_tracker::allocation::CHECKS;
+use resource_tracker::catalog::{self, Catalog, Query, Settings};
+use resource_tracker::cloud;
+use resource_tracker::host;
+use resource_tracker::metric::Metric;
+use resource_tracker::output::Output;
+use resource_tracker::recommend;
+use resource_tracker::record::PROGRAM_VERSION;
+use resource_tracker::root::Root;
+use resource_tracker::source::procfs;
+use resource_tracker::stats::{self, Stats};
+use serde_json::{Map, Value, json};
+
+use crate::error;
+use crate::value::{from_python, map_from_python, map_to_python, to_python};
+
+/// Version of the package.
+#[pyfunction]
+pub fn version() -> &'static str {
+    PROGRAM_VERSION
+}
+
+/// The metric table: dicts of table, column, unit, kind, decimals, `human_name`, `byte_factor` and doc.
+#[pyfunction]
+pub fn metrics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let rows = PyList::empty(py);
+    for metric in Metric::ALL {
+        let row = json!({
+            "table": metric.table().key(),
+            "column": metric.column(),
+            "unit": metric.unit().symbol(),
+            "decimals": metric.decimals(),
+            "human_name": metric.human_name(),
+            "byte_factor": metric.unit().byte_factor(),
+            "doc": metric.doc(),
+        });
+        rows.append(to_python(py, &row)?)?;
+    }
+    Ok(rows)
+}
+
+/// The machine, without the guess who uses it.
+#[pyfunction]
+pub fn server_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let info = py.detach(|| Root::host_as_guest().map(|root| host::look(&root, "self").server_info()));
+    map_to_python(py, &info.unwrap_or_default())
+}
+
+/// The cloud; waits a second at the most, and is found out once a process.
+#[pyfunction]
+pub fn cloud_info(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let info = py.detach(|| serde_json::to_value(cloud::cloud_info(false)));
+    to_python(py, &info.map_err(|error| PyValueError::new_err(error.to_string()))?)
+}
+
+/// Several runs' statistics as one.
+#[pyfunction]
+pub fn aggregate_stats<'py>(py: Python<'py>, runs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let runs = stats_from_python(runs)?;
+    let combined = stats::aggregate_stats(&runs).map_err(|error| error::stats(&error))?;
+    stats_to_python(py, &combined)
+}
+
+pub fn stats_from_python(runs: &Bound<'_, PyAny>) -> PyResult<Vec<Stats>> {
+    let value = from_python(runs)?;
+    serde_json::from_value(value).map_err(|error| PyValueError::new_err(format!("not statistics: {error}")))
+}
+
+pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyAny>> {
+    let value = serde_json::to_value(stats).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    to_python(py, &value)
+}
+
+/// Memory in MB, rounded up as recommendations are.
+#[pyfunction]
+pub fn round_memory(mb: f64) -> u32 {
+    recommend::round_memory(mb)
+}
+
+/// Whether a block device's name is that of a partition.
+#[pyfunction]
+pub fn is_partition(name: &str) -> bool {
+    procfs::is_partition(name)
+}
+
+/// Size, used and free bytes of each ZFS pool.
+#[pyfunction]
+pub fn zfs_pools(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let pools = py.detach(|| procfs::zfs_pools(&Root::host_as_guest()?)).unwrap_or_default();
+    let dict = PyDict::new(py);
+    for (name, space) in pools {
+        let sizes = json!({"total": space.total_bytes, "used": space.used_bytes, "free": space.free_bytes});
+        dict.set_item(name, to_python(py, &sizes)?)?;
+    }
+    Ok(dict)
+}
+
+/// The cheapest servers that fit, each with who says so (`source`) and as of when (`as_of`).
+#[pyfunction]
+#[pyo3(signature = (cpu, memory, gpu=None, vram=None, n=10, filters=None))]
+pub fn recommended_servers<'py>(
+    py: Python<'py>,
+    cpu: f64,
+    memory: f64,
+    gpu: Option<f64>,
+    vram: Option<f64>,
+    n: usize,
+    filters: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyList>> {
+    let mut query = Query { gpu, vram_mb: vram, ..Query::new(cpu, memory).top(n) };
+    for (name, value) in filters.map(map_from_python).transpose()?.unwrap_or_default() {
+        query.filters.set(&name, &value).map_err(|error| error::catalog(&error))?;
+    }
+    let answer = py.detach(|| catalog::servers(&query)).map_err(|error| error::catalog(&error))?;
+    let (source, as_of) = (json!(answer.source), json!(answer.as_of));
+    let list = PyList::empty(py);
+    for server in &answer.servers {
+        let mut fields: Map<String, Value> =
+            server.fields().map(|(name, value)| (name.to_owned(), value.clone())).collect();
+        fields.insert("source".to_owned(), source.clone());
+        fields.insert("as_of".to_owned(), as_of.clone());
+        list.append(map_to_python(py, &fields)?)?;
+    }
+    Ok(list)
+}
+
+/// USD an hour for an instance type on demand: in that region, else in the vendor's cheapest other one, else None.
+#[pyfunction]
+pub fn instance_price(
+    py: Python<'_>,
+    vendor_id: &str,
+    region_id: Option<&str>,
+    instance_type: &str,
+) -> PyResult<Option<f64>> {
+    let price = py
+        .detach(|| Catalog::new(Settings::from_env()).instance_price(vendor_id, region_id, instance_type))
+        .map_err(|error| error::catalog(&error))?;
+    Ok(price.map(|price| price.usd_per_hour))
+}
+
+/// What the Keeper answers to a path, or None when it does not within the time.
+#[pyfunction]
+pub fn keeper_request<'py>(py: Python<'py>, path: &str, timeout: f64) -> PyResult<Bound<'py, PyAny>> {
+    let deadline =
+        Duration::try_from_secs_f64(timeout).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let settings = Settings { deadline, ..Settings::from_env() };
+    let answer = py.detach(|| catalog::keeper_request(&settings, path));
+    to_python(py, &answer.unwrap_or(Value::Null))
+}
+
+/// From when on the machine counts as shared: four dicts of `system_column`, `process_column`, percent and absolute.
+#[pyfunction]
+pub fn allocation_checks(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let checks = PyList::empty(py);
+    for check in CHECKS {
+        let row = json!({
+            "system_column": check.system.column(),
+            "process_column": check.process.column(),
+            "percent": 1.0 + check.share,
+            "absolute": check.amount,
+        });
+        checks.append(to_python(py, &row)?)?;
+    }
+    Ok(checks)
+}
+
+/// Writes a text file, whole or not at all.
+#[pyfunction]
+pub fn save_text(py: Python<'_>, text: &str, path: PathBuf) -> PyResult<()> {
+    let written = py.detach(|| {
+        let mut output = Output::open(&path)?;
+        output.write_all(text.as_bytes())?;
+        output.commit()
+    });
+    written.map_err(|error| match error.raw_os_error() {
+        Some(code) => PyOSError::new_err((code, error.to_string(), path)),
+        None => PyOSError::new_err(error.to_string()),
+    })
+}

@@ -1,0 +1,138 @@
+//! Single looks at a process or the machine, and rows by hand.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use resource_tracker::config::{Config, Interval};
+use resource_tracker::error::SourceError;
+use resource_tracker::meter;
+use resource_tracker::metric::{Metric, Row, Table};
+use resource_tracker::reading;
+use resource_tracker::root::Root;
+use resource_tracker::sampler::Target;
+use resource_tracker::session::SessionError;
+use resource_tracker::tracker::TrackerError;
+
+use crate::error;
+
+fn host() -> PyResult<Root> {
+    Root::host_as_guest().map_err(|error| PyRuntimeError::new_err(error::text(&error)))
+}
+
+/// Totals of a process, or of it and its descendants, so far.
+#[pyfunction]
+pub fn process_stats(py: Python<'_>, pid: u32, children: bool) -> PyResult<Bound<'_, PyDict>> {
+    let root = host()?;
+    let read = py.detach(|| reading::process(&root, pid, children));
+    let read = read.map_err(|source: SourceError| {
+        error::session(&SessionError::Tracker(TrackerError::Target { pid, source }))
+    })?;
+    let dict = PyDict::new(py);
+    dict.set_item("timestamp", read.timestamp)?;
+    dict.set_item("pid", read.pid)?;
+    dict.set_item("children", read.children)?;
+    dict.set_item("utime", read.user_s)?;
+    dict.set_item("stime", read.system_s)?;
+    dict.set_item("memory", read.memory_kib)?;
+    dict.set_item("read_bytes", read.read_bytes)?;
+    dict.set_item("write_bytes", read.write_bytes)?;
+    dict.set_item("gpu_usage", 0.0)?;
+    dict.set_item("gpu_vram", 0.0)?;
+    dict.set_item("gpu_utilized", 0)?;
+    Ok(dict)
+}
+
+/// Totals and levels of the machine.
+#[pyfunction]
+pub fn system_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let root = host()?;
+    let read = py.detach(|| reading::system(&root));
+    let dict = PyDict::new(py);
+    for metric in Table::System.metrics() {
+        let name = metric.column();
+        match metric {
+            Metric::SystemUtime => dict.set_item(name, read.user_s)?,
+            Metric::SystemStime => dict.set_item(name, read.system_s)?,
+            Metric::NetRecv => dict.set_item(name, read.net_recv_bytes)?,
+            Metric::NetSent => dict.set_item(name, read.net_sent_bytes)?,
+            // Made of two readings.
+            Metric::SystemCpu | Metric::DiskRead | Metric::DiskWrite => {}
+            _ => set_cell(&dict, metric, &read.levels)?,
+        }
+    }
+    let disks = PyDict::new(py);
+    for (name, read_bytes, write_bytes) in &read.disks {
+        let disk = PyDict::new(py);
+        disk.set_item("read_bytes", read_bytes)?;
+        disk.set_item("write_bytes", write_bytes)?;
+        disks.set_item(name, disk)?;
+    }
+    dict.set_item("disk_stats", disks)?;
+    let spaces = PyDict::new(py);
+    for (name, space) in &read.spaces {
+        let sizes = PyDict::new(py);
+        sizes.set_item("total", space.total_bytes)?;
+        sizes.set_item("used", space.used_bytes)?;
+        sizes.set_item("free", space.free_bytes)?;
+        spaces.set_item(name, sizes)?;
+    }
+    dict.set_item("disk_spaces", spaces)?;
+    Ok(dict)
+}
+
+/// A whole number is an int, as the column's type says.
+fn set_cell(dict: &Bound<'_, PyDict>, metric: Metric, row: &Row) -> PyResult<()> {
+    let cell = row[metric as usize];
+    match cell.filter(|_| metric.decimals() == 0) {
+        #[expect(clippy::cast_possible_truncation, reason = "a count that the kernel gave, below 2^53")]
+        Some(whole) => dict.set_item(metric.column(), whole as i64),
+        None => dict.set_item(metric.column(), cell),
+    }
+}
+
+/// Rows by hand, from a baseline on.
+#[pyclass(frozen, module = "resource_tracker._native")]
+pub struct Meter {
+    meter: Mutex<meter::Meter>,
+    table: Table,
+}
+
+#[pymethods]
+impl Meter {
+    /// Of a process, or of the machine where `pid` is None.
+    #[new]
+    #[pyo3(signature = (pid, children, interval))]
+    fn new(py: Python<'_>, pid: Option<u32>, children: bool, interval: f64) -> PyResult<Self> {
+        let interval = Interval::from_seconds(interval)
+            .map_err(|error| PyValueError::new_err(format!("{error}; {}", error.hint())))?;
+        let config = Config {
+            interval,
+            children,
+            track_processes: pid.is_some(),
+            track_system: pid.is_none(),
+            ..Config::default()
+        };
+        let target = pid.map_or(Target::None, Target::Running);
+        let table = if pid.is_some() { Table::Process } else { Table::System };
+        let meter = py.detach(|| meter::Meter::start(config, target));
+        let meter = meter.map_err(|source| error::session(&SessionError::Tracker(source)))?;
+        Ok(Self { meter: Mutex::new(meter), table })
+    }
+
+    /// The row from the last look to now.
+    fn row<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let row = py.detach(|| self.meter.lock().unwrap_or_else(PoisonError::into_inner).row());
+        let dict = PyDict::new(py);
+        for metric in self.table.metrics() {
+            set_cell(&dict, metric, &row)?;
+        }
+        Ok(dict)
+    }
+
+    /// Whether the process has ended.
+    fn has_ended(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.meter.lock().unwrap_or_else(PoisonError::into_inner).has_ended())
+    }
+}

@@ -1,0 +1,281 @@
+//! A recording in the hands of a Python program.
+
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use resource_tracker::config::{Config, Interval};
+use resource_tracker::frame::CombinedOptions;
+use resource_tracker::metric::Table;
+use resource_tracker::output::Output;
+use resource_tracker::recording::Recording;
+use resource_tracker::session::{Note, Plan, Session as CoreSession, report_of};
+use serde_json::{Value, json};
+
+use crate::column::frame_to_python;
+use crate::error;
+use crate::facts::{stats_from_python, stats_to_python};
+use crate::value::{map_to_python, to_python};
+
+/// One recording: started, looked at, stopped, kept, loaded.
+#[pyclass(frozen, weakref, module = "resource_tracker._native")]
+pub struct Session {
+    shared: Mutex<CoreSession>,
+    plan: Plan,
+    started: OnceLock<Started>,
+}
+
+/// What the copy in a forked child may know: the lock may be held there for ever by a thread that is not.
+struct Started {
+    by_pid: u32,
+    journal: Option<PathBuf>,
+    start_time: f64,
+}
+
+impl Session {
+    fn of(session: CoreSession) -> Self {
+        Self { plan: session.plan().clone(), shared: Mutex::new(session), started: OnceLock::new() }
+    }
+
+    fn is_forked_copy(&self) -> bool {
+        self.started.get().is_some_and(|started| started.by_pid != std::process::id())
+    }
+
+    /// Works on the session without the interpreter's lock. A forked copy reads what its parent has written so far.
+    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut CoreSession) -> T + Send) -> T {
+        py.detach(|| match self.started.get().filter(|_| self.is_forked_copy()) {
+            Some(Started { journal, start_time, .. }) => {
+                let journal = journal.clone().unwrap_or_default();
+                work(&mut CoreSession::from_journal(&self.plan, &journal, *start_time))
+            }
+            None => work(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner)),
+        })
+    }
+}
+
+fn table(name: &str) -> PyResult<Table> {
+    Table::ALL
+        .into_iter()
+        .find(|table| table.key() == name)
+        .ok_or_else(|| PyValueError::new_err(format!("there is no table `{name}`")))
+}
+
+#[pymethods]
+impl Session {
+    #[new]
+    #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "those of the contract")]
+    #[pyo3(signature = (*, pid, children, interval, method, autostart, track_processes, track_system, discover_server, discover_cloud, companion=None))]
+    fn new(
+        pid: u32,
+        children: bool,
+        interval: f64,
+        method: Option<String>,
+        autostart: bool,
+        track_processes: bool,
+        track_system: bool,
+        discover_server: bool,
+        discover_cloud: bool,
+        companion: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let interval = Interval::from_seconds(interval)
+            .map_err(|error| PyValueError::new_err(format!("{error}; {}", error.hint())))?;
+        let config = Config { interval, children, track_processes, track_system, ..Config::default() };
+        Ok(Self::of(CoreSession::new(Plan {
+            config,
+            pid,
+            method,
+            autostart,
+            discover_server,
+            discover_cloud,
+            companion,
+        })))
+    }
+
+    /// A recording by its JSON text.
+    #[staticmethod]
+    fn loads(py: Python<'_>, text: &str) -> PyResult<Self> {
+        let recording = py.detach(|| Recording::read(text.as_bytes()));
+        let recording = recording
+            .map_err(|source| PyValueError::new_err(format!("cannot load: {}", error::text(&source))))?;
+        Ok(Self::of(CoreSession::from_recording(recording)))
+    }
+
+    /// A recording by its file, gzipped or plain.
+    #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "Python's path becomes one of ours")]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let recording = py.detach(|| Recording::load(&path)).map_err(error::load)?;
+        Ok(Self::of(CoreSession::from_recording(recording)))
+    }
+
+    /// Starts the sampler and waits for its baseline.
+    fn start(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |session| {
+            session.start()?;
+            let _ = self.started.set(Started {
+                by_pid: std::process::id(),
+                journal: session.journal().map(PathBuf::from),
+                start_time: session.start_time().unwrap_or_default(),
+            });
+            Ok(())
+        })
+        .map_err(|error| error::session(&error))
+    }
+
+    /// Makes the last row; nothing more when it was made. In a forked child nothing at all.
+    fn stop(&self, py: Python<'_>) {
+        self.with(py, CoreSession::stop);
+    }
+
+    /// Stops, and removes the temporary files.
+    fn remove_files(&self, py: Python<'_>) {
+        self.with(py, CoreSession::remove_files);
+    }
+
+    /// Whether rows are made.
+    #[getter]
+    fn running(&self, py: Python<'_>) -> bool {
+        self.with(py, |session| session.is_running())
+    }
+
+    /// Rows so far.
+    #[getter]
+    fn rows(&self, py: Python<'_>) -> u64 {
+        self.with(py, |session| session.rows())
+    }
+
+    /// Moment of the baseline.
+    #[getter]
+    fn start_time(&self, py: Python<'_>) -> Option<f64> {
+        self.with(py, |session| session.start_time())
+    }
+
+    /// Moment of the stop.
+    #[getter]
+    fn stop_time(&self, py: Python<'_>) -> Option<f64> {
+        self.with(py, |session| session.stop_time())
+    }
+
+    /// What was planned, as the constructor's arguments.
+    #[getter]
+    fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Plan { config, pid, method, autostart, discover_server, discover_cloud, .. } = &self.plan;
+        let interval = config.interval.seconds();
+        // `interval=1` reads back as 1, as it was given.
+        #[expect(clippy::cast_possible_truncation, reason = "whole, and at most 86,400")]
+        let interval = if interval.fract() == 0.0 { json!(interval as i64) } else { json!(interval) };
+        let settings = json!({
+            "pid": pid,
+            "children": config.children,
+            "interval": interval,
+            "method": method,
+            "autostart": autostart,
+            "track_processes": config.track_processes,
+            "track_system": config.track_system,
+            "discover_server": discover_server,
+            "discover_cloud": discover_cloud,
+        });
+        to_python(py, &settings)
+    }
+
+    /// What is to be known and was not told before: the name of a logging level, and the text.
+    fn take_notes(&self, py: Python<'_>) -> Vec<(&'static str, String)> {
+        let notes = self.with(py, CoreSession::take_notes).into_iter();
+        notes
+            .map(|note| match note {
+                Note::Info(text) => ("info", text),
+                Note::Warning(text) => ("warning", text),
+            })
+            .collect()
+    }
+
+    /// How CPU time is counted: perf, cgroup or procfs.
+    #[getter]
+    fn cpu_source(&self, py: Python<'_>) -> Option<String> {
+        self.with(py, |session| session.cpu_source())
+    }
+
+    /// The columns of a table so far; none for a table that is off.
+    fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
+        let table = table(name)?;
+        let frame = self.with(py, |session| session.frame(table)).unwrap_or_default();
+        frame_to_python(py, frame)
+    }
+
+    /// The columns of both tables side by side.
+    #[pyo3(signature = (bytes, human_names, system_prefix, process_prefix))]
+    fn combined<'py>(
+        &self,
+        py: Python<'py>,
+        bytes: bool,
+        human_names: bool,
+        system_prefix: Option<String>,
+        process_prefix: Option<String>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let options = CombinedOptions { bytes, human_names, system_prefix, process_prefix };
+        let frame = self.with(py, |session| session.combined(&options));
+        frame_to_python(py, frame.map_err(|error| PyValueError::new_err(error.to_string()))?)
+    }
+
+    /// The default statistics.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let stats = self.with(py, |session| session.stats()).map_err(|error| error::stats(&error))?;
+        stats_to_python(py, &stats)
+    }
+
+    /// cpu, memory, gpu and vram that the job needs.
+    fn recommend<'py>(&self, py: Python<'py>, history: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let history = stats_from_python(history)?;
+        let resources =
+            self.with(py, |session| session.recommend(&history)).map_err(|error| error::recommend(&error))?;
+        to_python(py, &serde_json::to_value(resources).unwrap_or(Value::Null))
+    }
+
+    /// The machine, and who seems to use it.
+    fn server_info<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        self.with(py, CoreSession::server_info).map(|info| map_to_python(py, &info)).transpose()
+    }
+
+    /// The cloud, once it is known.
+    fn cloud_info<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        self.with(py, CoreSession::cloud_info).map(|info| map_to_python(py, &info)).transpose()
+    }
+
+    /// The report as HTML text.
+    fn report(
+        &self,
+        py: Python<'_>,
+        integration: &str,
+        history: &Bound<'_, PyAny>,
+        failed: bool,
+    ) -> PyResult<String> {
+        let history = stats_from_python(history)?;
+        let recording = self.with(py, CoreSession::recording);
+        Ok(py.detach(|| report_of(&recording, integration, history, failed)))
+    }
+
+    /// The snapshot as JSON text.
+    fn dumps(&self, py: Python<'_>) -> PyResult<String> {
+        let text = self.with(py, |session| {
+            let mut text = Vec::new();
+            session.write_snapshot(&mut text, false).map(|()| text)
+        })?;
+        String::from_utf8(text).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    }
+
+    /// The snapshot as a gzipped file, whole or not at all.
+    fn dump(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let written = self.with(py, |session| {
+            let mut file = BufWriter::with_capacity(64 << 10, Output::open(&path)?);
+            session.write_snapshot(&mut file, true)?;
+            file.into_inner().map_err(std::io::IntoInnerError::into_error)?.commit()
+        });
+        written.map_err(|error| match error.raw_os_error() {
+            Some(code) => PyOSError::new_err((code, error.to_string(), path)),
+            None => PyOSError::new_err(error.to_string()),
+        })
+    }
+}

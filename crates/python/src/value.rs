@@ -1,0 +1,78 @@
+//! JSON values and Python's, both ways.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use serde_json::{Map, Number, Value};
+
+/// A Python object of the same shape.
+pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Null => py.None().into_bound(py),
+        Value::Bool(truth) => PyBool::new(py, *truth).to_owned().into_any(),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(whole), _) => whole.into_pyobject(py)?.into_any(),
+            (None, Some(whole)) => whole.into_pyobject(py)?.into_any(),
+            (None, None) => number.as_f64().into_pyobject(py)?,
+        },
+        Value::String(text) => PyString::new(py, text).into_any(),
+        Value::Array(items) => {
+            let list = PyList::empty(py);
+            for item in items {
+                list.append(to_python(py, item)?)?;
+            }
+            list.into_any()
+        }
+        Value::Object(map) => map_to_python(py, map)?.into_any(),
+    })
+}
+
+/// A `dict` of the same keys, in their order.
+pub fn map_to_python<'py>(py: Python<'py>, map: &Map<String, Value>) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (key, value) in map {
+        dict.set_item(key, to_python(py, value)?)?;
+    }
+    Ok(dict)
+}
+
+/// The JSON of a Python object made of what JSON knows. Numbers that are not finite are missing.
+pub fn from_python(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if object.is_none() {
+        return Ok(Value::Null);
+    }
+    if let Ok(truth) = object.cast::<PyBool>() {
+        return Ok(Value::Bool(truth.is_true()));
+    }
+    if let Ok(number) = object.cast::<PyInt>() {
+        if let Ok(whole) = number.extract::<i64>() {
+            return Ok(Value::from(whole));
+        }
+        return Ok(Number::from_f64(number.extract()?).map_or(Value::Null, Value::Number));
+    }
+    if let Ok(number) = object.cast::<PyFloat>() {
+        return Ok(Number::from_f64(number.value()).map_or(Value::Null, Value::Number));
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(Value::String(text.extract()?));
+    }
+    if let Ok(dict) = object.cast::<PyDict>() {
+        return Ok(Value::Object(map_from_python(dict)?));
+    }
+    if object.cast::<PyList>().is_ok() || object.cast::<PyTuple>().is_ok() {
+        return object.try_iter()?.map(|item| from_python(&item?)).collect::<PyResult<_>>().map(Value::Array);
+    }
+    // Numbers of other packages, numpy's for one.
+    match object.extract::<f64>() {
+        Ok(number) => Ok(Number::from_f64(number).map_or(Value::Null, Value::Number)),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "cannot use a value of type `{}` here",
+            object.get_type().name()?
+        ))),
+    }
+}
+
+/// The JSON object of a `dict`.
+pub fn map_from_python(dict: &Bound<'_, PyDict>) -> PyResult<Map<String, Value>> {
+    dict.iter().map(|(key, value)| Ok((key.extract::<String>()?, from_python(&value)?))).collect()
+}

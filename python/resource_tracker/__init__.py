@@ -1,0 +1,30 @@
+"""What a batch job really used, and what to run it on next time.
+
+>>> from resource_tracker import ResourceTracker
+>>> with ResourceTracker(interval=0.1) as tracker:
+...     total = sum(range(1_000_000))
+>>> sorted(tracker.recommend_resources())
+['cpu', 'gpu', 'memory', 'vram']
+"""
+
+from __future__ import annotations
+
+from . import _native
+from .cloud_info import get_cloud_info
+from .decorate import load_ipython_extension, track_resources
+from .server_info import get_server_info
+from .tracker import PidTracker, ProcessTracker, ResourceTracker, SystemTracker
+
+__version__: str = _native.version()
+
+__all__ = [
+    "PidTracker",
+    "ProcessTracker",
+    "ResourceTracker",
+    "SystemTracker",
+    "__version__",
+    "get_cloud_info",
+    "get_server_info",
+    "load_ipython_extension",
+    "track_resources",
+]

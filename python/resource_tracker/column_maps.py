@@ -1,0 +1,49 @@
+"""Names and factors of the columns, all of them read from the one table of metrics."""
+
+from __future__ import annotations
+
+from . import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["BYTE_MAPPING", "HUMAN_NAMES_MAPPING", "REPORT_CSV_MAPPING", "SERVER_ALLOCATION_CHECKS"]
+
+_METRICS = [metric for metric in _native.metrics() if metric["table"] != "extra_metrics"]
+
+#: The name that people read, by column.
+HUMAN_NAMES_MAPPING: dict[str, str] = {metric["column"]: metric["human_name"] for metric in _METRICS}
+
+#: How many bytes one unit of a column is, for those that `bytes=True` converts.
+BYTE_MAPPING: dict[str, int] = {
+    metric["column"]: int(metric["byte_factor"]) for metric in _METRICS if metric["byte_factor"]
+}
+
+#: From when on the machine's use is so far above the job's that others must use it too.
+SERVER_ALLOCATION_CHECKS: list[dict[str, Any]] = _native.allocation_checks()
+
+#: Columns of the combined table by plot of the report.
+REPORT_CSV_MAPPING: dict[str, list[str]] = {
+    "cpu": ["timestamp", "system_cpu_usage", "process_cpu_usage"],
+    "memory": [
+        "timestamp",
+        "system_memory_used",
+        "system_memory_buffers",
+        "system_memory_cached",
+        "system_memory_free",
+        "process_memory",
+    ],
+    "disk": [
+        "timestamp",
+        "system_disk_read_bytes",
+        "system_disk_write_bytes",
+        "process_read_bytes",
+        "process_write_bytes",
+    ],
+    "disk_space": ["timestamp", "system_disk_space_used_gb", "system_disk_space_free_gb"],
+    "traffic": ["timestamp", "system_net_recv_bytes", "system_net_sent_bytes"],
+    "gpu_usage": ["timestamp", "system_gpu_usage", "process_gpu_usage"],
+    "gpu_utilized": ["timestamp", "system_gpu_utilized", "process_gpu_utilized"],
+    "gpu_vram": ["timestamp", "system_gpu_vram", "process_gpu_vram"],
+}

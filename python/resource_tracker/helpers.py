@@ -1,0 +1,118 @@
+"""What programs written for the original package import from here."""
+
+from __future__ import annotations
+
+import os
+
+from . import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+__all__ = [
+    "aggregate_stats",
+    "cleanup_files",
+    "cleanup_processes",
+    "get_tracker_implementation",
+    "get_zfs_pools_space",
+    "is_partition",
+    "is_procfs_available",
+    "is_psutil_available",
+    "render_csv_row",
+]
+
+
+def aggregate_stats(stats: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several runs as one: means and durations averaged, maxima and sums by maximum.
+
+    >>> aggregate_stats([{"x": {"mean": 1.0, "max": 4.0}}, {"x": {"mean": 2.0, "max": 3.0}}])
+    {'x': {'mean': 1.5, 'max': 4.0}}
+    """
+    return _native.aggregate_stats(stats)
+
+
+def is_partition(disk_name: str) -> bool:
+    """Whether a block device's name is that of a partition.
+
+    >>> is_partition("vda1"), is_partition("nvme0n1p2"), is_partition("nvme0n1")
+    (True, True, False)
+    """
+    return _native.is_partition(disk_name)
+
+
+def render_csv_row(row: Iterable[Any], quoting: int = 2) -> bytes:
+    r"""One CSV line; `quoting` is one of the csv module's, all but numbers by default.
+
+    >>> render_csv_row(["a", 1, 2.5, None])
+    b'"a",1,2.5,\n'
+    """
+    import csv
+    import io
+
+    line = io.StringIO()
+    # The csv module quotes a missing cell when it quotes text; empty is what it means.
+    cells = list(row)
+    if quoting == csv.QUOTE_NONNUMERIC and None in cells:
+        return ",".join("" if cell is None else _cell(cell) for cell in cells).encode() + b"\n"
+    csv.writer(line, quoting=quoting, lineterminator="\n").writerow(cells)  # type: ignore[arg-type]
+    return line.getvalue().encode()
+
+
+def _cell(cell: Any) -> str:
+    if isinstance(cell, (int, float)):
+        return str(cell)
+    return '"' + str(cell).replace('"', '""') + '"'
+
+
+def is_psutil_available() -> bool:
+    """Whether psutil is installed; nothing here needs it."""
+    from importlib.util import find_spec
+
+    return find_spec("psutil") is not None
+
+
+def is_procfs_available() -> bool:
+    """Whether there is a `/proc` to read."""
+    return os.path.exists("/proc/self/stat")
+
+
+def get_tracker_implementation() -> tuple[Callable[..., dict[str, Any]], Callable[[], dict[str, Any]]]:
+    """`get_process_stats` and `get_system_stats`."""
+    from .tracker_procfs import get_process_stats, get_system_stats
+
+    return get_process_stats, get_system_stats
+
+
+def get_zfs_pools_space() -> dict[str, dict[str, int]]:
+    """Total, used and free bytes of each ZFS pool.
+
+    >>> isinstance(get_zfs_pools_space(), dict)
+    True
+    """
+    return _native.zfs_pools()
+
+
+def cleanup_files(files: Iterable[str]) -> None:
+    """Removes files; one that is gone already is fine."""
+    for file in files:
+        try:
+            os.unlink(file)
+        except OSError:
+            pass
+
+
+def cleanup_processes(processes: Iterable[Any]) -> None:
+    """Ends `multiprocessing` processes: asked first, killed after a second."""
+    for process in processes:
+        try:
+            if process.is_alive():
+                process.terminate()
+                process.join(timeout=1)
+            if process.is_alive():
+                process.kill()
+                process.join(timeout=1)
+            process.close()
+        except (OSError, ValueError):
+            pass

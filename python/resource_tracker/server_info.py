@@ -1,0 +1,39 @@
+"""The machine we run on: its size, and what a container lets us use of it."""
+
+from __future__ import annotations
+
+from . import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["get_gpu_info", "get_server_info", "get_total_memory_mb"]
+
+
+def get_server_info() -> dict[str, Any]:
+    """Operating system, CPUs, memory, GPUs, and the limits of the container if there is one.
+
+    >>> get_server_info()["vcpus"] >= 1
+    True
+    """
+    return _native.server_info()
+
+
+def get_total_memory_mb() -> float:
+    """Memory of the machine in MB, to two decimals.
+
+    >>> get_total_memory_mb() > 64
+    True
+    """
+    memory_mb: float = _native.server_info()["memory_mb"]
+    return memory_mb
+
+
+def get_gpu_info() -> dict[str, Any]:
+    """The part of `get_server_info` that is about GPUs.
+
+    >>> sorted(get_gpu_info())
+    ['gpu_count', 'gpu_memory_mb', 'gpu_name', 'gpu_names']
+    """
+    return {key: value for key, value in _native.server_info().items() if key.startswith("gpu_")}

@@ -1,0 +1,365 @@
+"""A table without dependencies: columns of numbers stay native until a list is asked for."""
+
+from __future__ import annotations
+
+from . import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any, Optional, Union
+
+    _Stored = Union[list[Any], _native.Column]
+
+__all__ = ["StatSpec", "TinyDataFrame"]
+
+
+class StatSpec:
+    """One figure over a column: which, by what, under which name, to how many decimals.
+
+    >>> StatSpec("cpu", max, round=2)
+    StatSpec(column='cpu', agg=<built-in function max>, agg_name=None, round=2)
+    """
+
+    __slots__ = ("agg", "agg_name", "column", "round")
+
+    def __init__(
+        self,
+        column: str,
+        agg: Callable[[list[Any]], Any],
+        agg_name: Optional[str] = None,
+        round: Optional[int] = None,
+    ) -> None:
+        self.column = column
+        self.agg = agg
+        self.agg_name = agg_name
+        self.round = round
+
+    def _fields(self) -> tuple[str, Callable[[list[Any]], Any], Optional[str], Optional[int]]:
+        return self.column, self.agg, self.agg_name, self.round
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, StatSpec) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StatSpec, self._fields()
+
+    def __repr__(self) -> str:
+        fields = zip(("column", "agg", "agg_name", "round"), self._fields())
+        return f"StatSpec({', '.join(f'{name}={value!r}' for name, value in fields)})"
+
+
+class TinyDataFrame:
+    """Rows and columns of any Python values, or of numbers that are kept outside of Python.
+
+    >>> df = TinyDataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})
+    >>> df
+    TinyDataFrame with 3 rows and 2 columns. First row as a dict: {'a': 1, 'b': 'x'}
+    >>> df["a"], df[0], df[1:]["b"]
+    ([1, 2, 3], {'a': 1, 'b': 'x'}, ['y', 'z'])
+    >>> print(df.head(2))
+    TinyDataFrame with 2 rows and 2 columns:
+    a | b
+    --+--
+    1 | x
+    2 | y
+    >>> df.stats([StatSpec("a", max), StatSpec("a", sum, agg_name="total")])
+    {'a': {'max': 3, 'total': 6}}
+    """
+
+    __slots__ = ("_columns", "_whole")
+
+    def __init__(
+        self,
+        data: Union[Mapping[str, Sequence[Any]], Sequence[Mapping[str, Any]], None] = None,
+        csv_file_path: Optional[str] = None,
+        retries: int = 0,
+        retry_delay: float = 0.1,
+    ) -> None:
+        assert (data is None) != (csv_file_path is None), "give either data or csv_file_path, not both"
+        self._columns: dict[str, _Stored] = {}
+        #: Columns whose floats are whole numbers, which files have without a point.
+        self._whole: set[str] = set()
+        if csv_file_path is not None:
+            self._fill(_read_with_retries(str(csv_file_path), retries, retry_delay))
+        elif isinstance(data, dict) or hasattr(data, "keys"):
+            self._fill({name: _as_column(values) for name, values in data.items()})  # type: ignore[union-attr]
+        else:
+            rows = list(data or ())
+            names = dict.fromkeys(name for row in rows for name in row)
+            self._fill({name: [row.get(name) for row in rows] for name in names})
+
+    def _fill(self, columns: dict[str, _Stored]) -> None:
+        lengths = {len(column) for column in columns.values()}
+        if len(lengths) > 1:
+            raise ValueError("All columns must have the same length")
+        self._columns = columns
+        self._whole = {name for name, column in columns.items() if not isinstance(column, list) and column.whole}
+
+    @classmethod
+    def _of(cls, columns: dict[str, _Stored], whole: Optional[set[str]] = None) -> TinyDataFrame:
+        frame = cls.__new__(cls)
+        frame._fill(columns)
+        if whole is not None:
+            frame._whole = whole & set(columns)
+        return frame
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in order."""
+        return list(self._columns)
+
+    def __len__(self) -> int:
+        return next((len(column) for column in self._columns.values()), 0)
+
+    def _values(self, name: str) -> list[Any]:
+        try:
+            column = self._columns[name]
+        except KeyError:
+            raise KeyError(f"Column '{name}' not found") from None
+        if not isinstance(column, list):
+            # From here on the list is the column: what is changed in it stays changed.
+            column = self._columns[name] = column.to_list()
+        return column
+
+    def _row(self, index: int) -> dict[str, Any]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        return {
+            name: column[index] if isinstance(column, list) else column.get(index)
+            for name, column in self._columns.items()
+        }
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self._row(index) for index in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self._values(key)
+        if isinstance(key, bool):
+            raise TypeError(f"Invalid key type: {type(key)}")
+        if isinstance(key, int):
+            return self._row(key)
+        if isinstance(key, slice):
+            return self._of(
+                {
+                    name: column[key] if isinstance(column, list) else column.slice(key)
+                    for name, column in self._columns.items()
+                },
+                self._whole,
+            )
+        if isinstance(key, (list, tuple)) and all(isinstance(name, str) for name in key):
+            for name in key:
+                if name not in self._columns:
+                    raise KeyError(f"Column '{name}' not found")
+            picked = {name: self._columns[name] for name in key}
+            copies = {name: column[:] if isinstance(column, list) else column for name, column in picked.items()}
+            return self._of(copies, self._whole)
+        raise TypeError(f"Invalid key type: {type(key)}")
+
+    def __setitem__(self, key: str, value: Sequence[Any]) -> None:
+        if not isinstance(key, str):
+            raise TypeError(f"Invalid key type: {type(key)}")
+        column = _as_column(value)
+        if self._columns and len(column) != len(self):
+            raise ValueError(f"Column '{key}' has {len(column)} values, the frame has {len(self)} rows")
+        self._columns[key] = column
+        self._whole.discard(key)
+
+    def head(self, n: int = 5) -> TinyDataFrame:
+        """The first `n` rows."""
+        return self[: max(n, 0)]  # type: ignore[no-any-return]
+
+    def tail(self, n: int = 5) -> TinyDataFrame:
+        """The last `n` rows."""
+        return self[max(len(self) - max(n, 0), 0) :]  # type: ignore[no-any-return]
+
+    def rename(self, columns: Mapping[str, str]) -> TinyDataFrame:
+        """Gives columns other names, in place.
+
+        >>> TinyDataFrame({"a": [1]}).rename({"a": "b"}).columns
+        ['b']
+        """
+        for name in columns:
+            if name not in self._columns:
+                raise KeyError(f"Column '{name}' not found")
+        renamed = [columns.get(name, name) for name in self._columns]
+        if len(set(renamed)) < len(renamed):
+            raise ValueError("two columns would have one name")
+        self._whole = {columns.get(name, name) for name in self._whole}
+        self._columns = dict(zip(renamed, self._columns.values()))
+        return self
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """All rows as dicts.
+
+        >>> TinyDataFrame({"a": [1, 2]}).to_dict()
+        [{'a': 1}, {'a': 2}]
+        """
+        lists = [column if isinstance(column, list) else column.to_list() for column in self._columns.values()]
+        return [dict(zip(self._columns, row)) for row in zip(*lists)]
+
+    def to_csv(self, csv_file_path: Optional[str] = None, quote_strings: bool = True) -> Optional[str]:
+        r"""CSV, as text or into a file.
+
+        >>> TinyDataFrame({"a": [1, None], "b": ["x", "y"]}).to_csv()
+        '"a","b"\n1,"x"\n,"y"\n'
+        """
+        native = {name: column for name, column in self._columns.items() if not isinstance(column, list)}
+        if len(native) == len(self._columns) and quote_strings:
+            text = _native.write_csv(native)
+        else:
+            text = "".join(self._lines(quote_strings))
+        if csv_file_path is None:
+            return text
+        _native.save_text(text, csv_file_path)
+        return None
+
+    def _lines(self, quote_strings: bool) -> Iterator[str]:
+        if self._columns:
+            yield ",".join(_cell(name, quote_strings, False) for name in self._columns) + "\n"
+        for row in self:
+            cells = [_cell(value, quote_strings, name in self._whole) for name, value in row.items()]
+            # A line without anything on it would not be read as a row.
+            yield (",".join(cells) or '""') + "\n"
+
+    def stats(self, specs: Sequence[StatSpec]) -> dict[str, dict[str, Any]]:
+        """Figures by column and name; cells that were not measured do not count."""
+        stats: dict[str, dict[str, Any]] = {}
+        for spec in specs:
+            measured = [value for value in self._values(spec.column) if value is not None]
+            value = spec.agg(measured)
+            if spec.round is not None and value is not None:
+                value = round(value, spec.round)
+            name = spec.agg_name or str(getattr(spec.agg, "__name__", spec.agg))
+            stats.setdefault(spec.column, {})[name] = value
+        return stats
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow PyCapsule interface, which polars, pyarrow and others read; no Python object per cell."""
+        return _native.arrow_stream(self._columns)
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table`; needs pyarrow."""
+        import pyarrow
+
+        return pyarrow.table(self)
+
+    def to_polars(self) -> Any:
+        """A `polars.DataFrame`; needs polars."""
+        import polars
+
+        return polars.DataFrame(self)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`, NaN where nothing was measured; needs pandas."""
+        import numpy
+        import pandas
+
+        return pandas.DataFrame(
+            {
+                name: column if isinstance(column, list) else numpy.frombuffer(column.to_bytes(), dtype="<f8")
+                for name, column in self._columns.items()
+            }
+        )
+
+    def __repr__(self) -> str:
+        text = f"TinyDataFrame with {len(self)} rows and {len(self._columns)} columns."
+        return f"{text} First row as a dict: {self[0]}" if len(self) else text
+
+    def __str__(self) -> str:
+        if not self._columns or not len(self):
+            return "Empty dataframe"
+        shown = [list(map(_shown, row.values())) for row in self.head(10)]
+        first = self._row(0)
+        to_right = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in first.values()]
+        names = list(self._columns)
+        widths = [max(len(name), *(len(row[at]) for row in shown)) for at, name in enumerate(names)]
+
+        def line(cells: list[str]) -> str:
+            padded = zip(cells, widths, to_right)
+            return " | ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in padded)
+
+        lines = [f"TinyDataFrame with {len(self)} rows and {len(names)} columns:", line(names)]
+        lines.append("-+-".join("-" * width for width in widths))
+        lines.extend(line(row) for row in shown)
+        if len(self) > 10:
+            lines.append("...")
+        return "\n".join(text.rstrip() if at != 2 else text for at, text in enumerate(lines))
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        head = "".join(f"<th>{escape(name)}</th>" for name in self._columns)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(_shown(value))}</td>" for value in row.values()) + "</tr>"
+            for row in self.head(10)
+        )
+        size = f"<p>{len(self)} rows × {len(self._columns)} columns</p>"
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{size}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TinyDataFrame):
+            return NotImplemented
+        return self.columns == other.columns and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getstate__(self) -> tuple[dict[str, _Stored], set[str]]:
+        return self._columns, self._whole
+
+    def __setstate__(self, state: tuple[dict[str, _Stored], set[str]]) -> None:
+        self._columns, self._whole = state
+
+
+def _as_column(values: Any) -> _Stored:
+    return values if isinstance(values, (list, _native.Column)) else list(values)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    try:
+        return str(value)
+    except Exception:  # a value that cannot show itself must not keep the others from it
+        return f"<{type(value).__name__}>"
+
+
+def _cell(value: Any, quote_strings: bool, whole: bool) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return str(int(value)) if whole and value.is_integer() else repr(value)
+    if isinstance(value, int):
+        return str(value)
+    text = str(value)
+    if quote_strings or any(character in text for character in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _read_with_retries(path: str, retries: int, retry_delay: float) -> dict[str, _Stored]:
+    import time
+
+    for attempt in range(max(retries, 0) + 1):
+        try:
+            return _native.read_csv(_read(path))
+        except (OSError, ValueError):
+            if attempt >= retries:
+                raise
+            time.sleep(retry_delay)
+    raise AssertionError("the loop returns or raises")
+
+
+def _read(path: str) -> bytes:
+    if path.startswith(("http://", "https://", "ftp://", "file://")):
+        from urllib.request import urlopen
+
+        with urlopen(path) as answer:
+            content: bytes = answer.read()
+        return content
+    with open(path, "rb") as file:
+        return file.read()

@@ -1,0 +1,453 @@
+"""Trackers: in the background for a program, or in the foreground as CSV."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import weakref
+
+from . import _native
+from .tiny_data_frame import StatSpec, TinyDataFrame
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Any, BinaryIO, Optional, Union
+
+    from .report import Report
+
+    _Path = Union[str, "os.PathLike[str]"]
+
+__all__ = ["PidTracker", "ProcessTracker", "ResourceTracker", "SystemTracker"]
+
+_METHODS = (None, "fork", "spawn", "forkserver")
+
+
+def mean(values: Sequence[float]) -> Optional[float]:
+    """The plain mean; None of nothing."""
+    return sum(values) / len(values) if values else None
+
+
+def duration(values: Sequence[float]) -> Optional[float]:
+    """From the smallest to the largest; None of nothing."""
+    return max(values) - min(values) if values else None
+
+
+#: The default statistics. Passed to `stats`, they are computed as the rows come: by length of row, with the true peak.
+DEFAULT_STATS: list[StatSpec] = [
+    *(
+        StatSpec(f"process_{column}", agg, round=2)
+        for column in ("cpu_usage", "memory", "gpu_usage", "gpu_vram", "gpu_utilized")
+        for agg in (mean, max)
+    ),
+    StatSpec("system_disk_space_used_gb", max, round=2),
+    StatSpec("system_net_recv_bytes", sum),
+    StatSpec("system_net_sent_bytes", sum),
+    StatSpec("timestamp", duration, agg_name="duration"),
+]
+
+
+class ResourceTracker:
+    """What this program (or process `pid`) and the machine use, recorded in the background.
+
+    Sampling runs in a native thread that never takes the interpreter's lock; with a `method` it runs in a process of
+    its own, which goes on recording when this one is killed.
+
+    >>> tracker = ResourceTracker(interval=0.05)
+    >>> tracker.wait_for_samples(2)
+    >>> tracker.stop()
+    >>> tracker.process_metrics.columns[:4]
+    ['timestamp', 'pid', 'children', 'utime']
+    >>> tracker.stats()["process_memory"]["max"] > 0
+    True
+    """
+
+    def __init__(
+        self,
+        pid: Optional[int] = None,
+        children: bool = True,
+        interval: float = 1,
+        method: Optional[str] = None,
+        autostart: bool = True,
+        track_processes: bool = True,
+        track_system: bool = True,
+        discover_server: bool = True,
+        discover_cloud: bool = True,
+    ) -> None:
+        if method not in _METHODS:
+            raise ValueError(f"cannot find context for {method!r}; known are 'fork', 'spawn' and 'forkserver'")
+        self._adopt(
+            _native.Session(
+                pid=os.getpid() if pid is None else pid,
+                children=children,
+                interval=interval,
+                method=method,
+                autostart=autostart,
+                track_processes=track_processes,
+                track_system=track_system,
+                discover_server=discover_server,
+                discover_cloud=discover_cloud,
+                companion=None if method is None else _companion(),
+            )
+        )
+        if autostart:
+            self.start()
+
+    def _adopt(self, session: _native.Session) -> None:
+        self._session = session
+        settings = session.settings
+        self.pid: int = settings["pid"]
+        self.children: bool = settings["children"]
+        self.interval: float = settings["interval"]
+        self.method: Optional[str] = settings["method"]
+        self.autostart: bool = settings["autostart"]
+        self.discover_server: bool = settings["discover_server"]
+        self.discover_cloud: bool = settings["discover_cloud"]
+        self.trackers: list[str] = [
+            name
+            for name, is_on in (
+                ("process_tracker", settings["track_processes"]),
+                ("system_tracker", settings["track_system"]),
+            )
+            if is_on
+        ]
+        # When nobody holds the tracker any more, and at the interpreter's end at the latest.
+        self._finalizer = weakref.finalize(self, session.remove_files)
+
+    def start(self) -> None:
+        """Starts recording; an error when it runs already, or has been stopped."""
+        self._session.start()
+        self._warn()
+
+    def stop(self) -> None:
+        """Makes the last row and ends the sampler; the data stay. Once more does nothing."""
+        was_running = self.running
+        self._session.stop()
+        self._warn()
+        if was_running:
+            _log("debug", "Resource tracker stopped with %d samples", self.n_samples)
+
+    def cleanup(self) -> None:
+        """Stops, and removes temporary files: statistics stay, tables do not."""
+        self._finalizer()
+
+    def _warn(self) -> None:
+        for level, note in self._session.take_notes():
+            _log(level, "%s", note)
+
+    def __enter__(self) -> ResourceTracker:
+        if not self.running and self.stop_time is None:
+            self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.stop()
+
+    @property
+    def running(self) -> bool:
+        """Whether samples are taken."""
+        return self._session.running
+
+    @property
+    def n_samples(self) -> int:
+        """Samples so far."""
+        return self._session.rows
+
+    @property
+    def start_time(self) -> Optional[float]:
+        """When the baseline was read, Unix seconds."""
+        return self._session.start_time
+
+    @property
+    def stop_time(self) -> Optional[float]:
+        """When recording was stopped, Unix seconds."""
+        return self._session.stop_time
+
+    @property
+    def process_metrics(self) -> TinyDataFrame:
+        """A row per sample of the tracked process and its descendants."""
+        return self._table("process_metrics")
+
+    @property
+    def system_metrics(self) -> TinyDataFrame:
+        """A row per sample of the machine."""
+        return self._table("system_metrics")
+
+    @property
+    def extra_metrics(self) -> TinyDataFrame:
+        """What goes beyond the two tables above: peaks, pressure, limits, our own cost."""
+        return self._table("extra_metrics")
+
+    def _table(self, name: str) -> TinyDataFrame:
+        columns = self._session.table(name)
+        frame = TinyDataFrame._of(dict(columns))
+        return frame if len(frame) else TinyDataFrame(data=[])
+
+    @property
+    def server_info(self) -> Optional[dict[str, Any]]:
+        """The machine, and whether it seems to be this job's alone; None when it is not to be looked at."""
+        return self._session.server_info()
+
+    @property
+    def cloud_info(self) -> Optional[dict[str, Any]]:
+        """The cloud; None when it is not to be looked for, or not found out yet."""
+        return self._session.cloud_info()
+
+    def wait_for_samples(self, n: int = 1, timeout: float = 5) -> None:
+        """Returns when there are `n` samples; an error when the time is up, or when no more will come."""
+        deadline = time.monotonic() + timeout
+        pause = min(0.05, max(0.001, self.interval / 10))
+        while (found := self.n_samples) < n:
+            if not self.running:
+                raise RuntimeError(
+                    f"Resource tracker has been already stopped with {found} sample(s), "
+                    f"cannot wait to collect the requested {n} sample(s)."
+                )
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise RuntimeError(f"Timed out waiting for resource tracker to collect {n} samples")
+            # Python's own sleep, so that signals and cooperative threads get their turn.
+            time.sleep(min(pause, left))
+
+    def get_combined_metrics(
+        self,
+        bytes: bool = False,
+        human_names: bool = False,
+        system_prefix: Optional[str] = None,
+        process_prefix: Optional[str] = None,
+    ) -> TinyDataFrame:
+        """Both tables side by side, in bytes and with names for people on demand."""
+        columns = self._session.combined(bytes, human_names, system_prefix, process_prefix)
+        return TinyDataFrame._of(dict(columns))
+
+    def stats(self, specs: Sequence[StatSpec] = DEFAULT_STATS) -> dict[str, dict[str, Any]]:
+        """The default statistics, or any figures over the columns of the combined table."""
+        if specs is DEFAULT_STATS or list(specs) == DEFAULT_STATS:
+            return self._session.stats()
+        if not self.n_samples:
+            raise RuntimeError("No metrics collected (yet)")
+        return self.get_combined_metrics().stats(specs)
+
+    def recommend_resources(self, historical_stats: Sequence[dict[str, Any]] = ()) -> dict[str, int]:
+        """CPUs, memory (MB), GPUs and VRAM (MB) for the next run."""
+        self.wait_for_samples(1, timeout=self.interval * 5)
+        return self._session.recommend(list(historical_stats))
+
+    def recommend_server(self, **kwargs: Any) -> Optional[dict[str, Any]]:
+        """The cheapest server that has what `recommend_resources` says; None when there is none.
+
+        Keywords are filters, as of `get_recommended_cloud_servers`; `historical_stats` goes to the recommendation.
+        """
+        from .keeper import get_recommended_cloud_servers
+
+        resources = self.recommend_resources(kwargs.pop("historical_stats", ()))
+        kwargs.pop("n", None)
+        servers = get_recommended_cloud_servers(**resources, n=1, **kwargs)
+        return servers[0] if servers else None
+
+    def report(
+        self,
+        integration: str = "standalone",
+        historical_stats: Sequence[dict[str, Any]] = (),
+        status_failed: bool = False,
+    ) -> Report:
+        """One HTML page: what ran, whether it had the right size, what it used, and what to run it on next time."""
+        from .report import Report
+
+        self.wait_for_samples(1, timeout=self.interval * 5)
+        return Report(self._session.report(integration, list(historical_stats), status_failed))
+
+    def snapshot(self) -> dict[str, Any]:
+        """All of the recording as it is now, as a dict that JSON can hold."""
+        import json
+
+        snapshot: dict[str, Any] = json.loads(self.dumps())
+        return snapshot
+
+    @classmethod
+    def from_snapshot(cls, snapshot: dict[str, Any]) -> ResourceTracker:
+        """A tracker that has recorded what a snapshot holds."""
+        import json
+
+        try:
+            text = json.dumps(snapshot)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"cannot load: {error}") from error
+        return cls.loads(text)
+
+    def dumps(self) -> str:
+        """The snapshot as JSON."""
+        return self._session.dumps()
+
+    @classmethod
+    def loads(cls, s: str) -> ResourceTracker:
+        """A tracker that has recorded what a snapshot's JSON holds."""
+        return cls._of(_native.Session.loads(s))
+
+    def dump(self, file: _Path) -> None:
+        """The snapshot as a gzipped file, whole or not at all."""
+        self._session.dump(os.fspath(file))
+
+    @classmethod
+    def load(cls, file: _Path) -> ResourceTracker:
+        """A tracker that has recorded what a snapshot's file holds."""
+        return cls._of(_native.Session.load(os.fspath(file)))
+
+    @classmethod
+    def _of(cls, session: _native.Session) -> ResourceTracker:
+        tracker = cls.__new__(cls)
+        tracker._adopt(session)
+        return tracker
+
+
+class _Printer:
+    """A blocking loop that writes a CSV row at each interval."""
+
+    _pid: Optional[int] = None
+
+    def _init(
+        self,
+        start_time: Optional[float],
+        interval: float,
+        children: bool,
+        autostart: bool,
+        output_file: Optional[str],
+    ) -> None:
+        self.status = "running"
+        self.interval = interval
+        self.cycle = 0
+        self.start_time = time.time() if start_time is None else start_time
+        self._meter = _native.Meter(self._pid, children, interval)
+        if autostart:
+            time.sleep(max(0.0, self.start_time - time.time()))
+            self.start_tracking(output_file)
+
+    def __call__(self) -> None:
+        """Does nothing: the loop runs in the constructor, or by `start_tracking`."""
+
+    def diff_stats(self) -> dict[str, Any]:
+        """The row from the last look to now."""
+        self.cycle += 1
+        self.stats = self._meter.row()
+        return self.stats
+
+    def start_tracking(self, output_file: Optional[str] = None, print_header: bool = True) -> None:
+        """Writes a row at each interval to a file or standard output, until the process ends."""
+        from .helpers import render_csv_row
+
+        file: BinaryIO = open(output_file, "wb") if output_file else sys.stdout.buffer
+        try:
+            if print_header:
+                file.write(render_csv_row(self._header))
+                file.flush()
+            grid = time.monotonic() + self.start_time - time.time()
+            while self.status == "running":
+                if self._wait(grid + self.interval * (self.cycle + 1)):
+                    self.status = "exited"
+                file.write(render_csv_row(self.diff_stats().values()))
+                file.flush()
+        finally:
+            if output_file:
+                file.close()
+
+    @property
+    def _header(self) -> list[str]:
+        table = "system_metrics" if self._pid is None else "process_metrics"
+        return [metric["column"] for metric in _native.metrics() if metric["table"] in ("timestamp", table)]
+
+    def _wait(self, until: float) -> bool:
+        """Sleeps; whether the process has ended meanwhile."""
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
+            if self._meter.has_ended():
+                return True
+        return self._meter.has_ended()
+
+
+class ProcessTracker(_Printer):
+    """Rows of a process and its descendants, printed as CSV until it ends.
+
+    >>> tracker = ProcessTracker(autostart=False)
+    >>> tracker.diff_stats()["memory"] > 0
+    True
+    """
+
+    def __init__(
+        self,
+        pid: Optional[int] = None,
+        start_time: Optional[float] = None,
+        interval: float = 1,
+        children: bool = True,
+        autostart: bool = True,
+        output_file: Optional[str] = None,
+        csv_file_path: Optional[str] = None,
+    ) -> None:
+        self.pid = self._pid = os.getpid() if pid is None else pid
+        self.children = children
+        self._init(start_time, interval, children, autostart, output_file or csv_file_path)
+
+
+class PidTracker(ProcessTracker):
+    """The old name of `ProcessTracker`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        import warnings
+
+        warnings.warn(
+            "PidTracker is deprecated and will be removed in a future release. Please use ProcessTracker instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        super().__init__(*args, **kwargs)
+
+
+class SystemTracker(_Printer):
+    """Rows of the machine, printed as CSV until interrupted.
+
+    >>> SystemTracker(autostart=False).diff_stats()["memory_used"] > 0
+    True
+    """
+
+    def __init__(
+        self,
+        start_time: Optional[float] = None,
+        interval: float = 1,
+        autostart: bool = True,
+        output_file: Optional[str] = None,
+        csv_file_path: Optional[str] = None,
+    ) -> None:
+        self._init(start_time, interval, False, autostart, output_file or csv_file_path)
+
+
+def _companion() -> str:
+    """The command that came with this package: where its wheel put it, else the first on PATH."""
+    from importlib import metadata
+
+    try:
+        for file in metadata.files("resource-tracker") or ():
+            if file.name in ("resource-tracker", "resource-tracker.exe"):
+                path = os.path.realpath(str(file.locate()))
+                if os.access(path, os.X_OK):
+                    return path
+    except metadata.PackageNotFoundError:
+        pass
+    import shutil
+
+    found = shutil.which("resource-tracker")
+    if found is None:
+        raise RuntimeError("a `method` needs the command `resource-tracker`, which is not installed")
+    return found
+
+
+def _log(level: str, message: str, *arguments: Any) -> None:
+    # Imported when there is something to say: it takes longer than all else together.
+    import logging
+
+    getattr(logging.getLogger("resource_tracker"), level)(message, *arguments)

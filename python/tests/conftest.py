@@ -1,0 +1,43 @@
+"""What the tests share: a home of their own, no network, and programs that run in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+os.environ["RESOURCE_TRACKER_OFFLINE"] = "1"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home, a data folder and a temporary folder that nobody else uses."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    return tmp_path
+
+
+@pytest.fixture
+def scratch(home: Path) -> Path:
+    """Where temporary files go."""
+    return home / "scratch"
+
+
+def run_program(text: str, *arguments: str, timeout: float = 60) -> str:
+    """Runs a program in an interpreter of its own; what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

@@ -1,0 +1,99 @@
+"""Reported against true CPU time of jobs that a Python program runs between `ResourceTracker()` and `stop()`.
+
+The truth is a cpuacct group that the test makes and that holds the program alone, which needs root and cgroup v1; a
+machine without them fails here instead of skipping.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import resource_tracker
+
+NOBODY = 65534
+JOBS = [("one", 3), ("short_children", 3), ("children_of_threads", 3), ("double_fork", 3), ("ignored_sigchld", 3)]
+SYSTEM_PYTHON = "/usr/bin/python3"
+PROGRAM = """
+    import json, os, sys
+    kind, seconds, group = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+    with open(f"{group}/cgroup.procs", "w") as file:
+        file.write("0")
+    import jobs
+    from resource_tracker import ResourceTracker
+
+    def true_s():
+        with open(f"{group}/cpuacct.usage") as file:
+            return int(file.read()) / 1e9
+
+    tracker = ResourceTracker(method=eval(sys.argv[4]))
+    before = true_s()
+    getattr(jobs, kind)(seconds)
+    true = true_s() - before
+    tracker.stop()
+    reported = sum(tracker.process_metrics["utime"]) + sum(tracker.process_metrics["stime"])
+    print(json.dumps([reported, true, tracker._session.cpu_source]))
+"""
+_NUMBER = itertools.count()
+
+
+@pytest.mark.parametrize("user", [0, NOBODY])
+@pytest.mark.parametrize(("kind", "seconds"), JOBS)
+@pytest.mark.parametrize("method", [None, "spawn"])
+def test_all_cpu_time_of_a_job_is_reported(
+    kind: str, seconds: float, user: int, method: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A plain user cannot enter root's folders: interpreter, package and job go to one that is open.
+    folder = Path(f"/tmp/resource-tracker-accuracy-{os.getpid()}-{next(_NUMBER)}")
+    group = Path(f"/sys/fs/cgroup/cpuacct/python-truth-{os.getpid()}-{next(_NUMBER)}")
+    group.mkdir()
+    try:
+        os.chown(group / "cgroup.procs", user, user)
+        folder.mkdir(mode=0o777)
+        folder.chmod(0o777)
+        package = Path(resource_tracker.__file__).parent
+        shutil.copytree(package, folder / "resource_tracker", ignore=shutil.ignore_patterns("__pycache__"))
+        from resource_tracker.tracker import _companion
+
+        (folder / "bin").mkdir()
+        shutil.copy2(_companion(), folder / "bin")
+        shutil.copy(Path(__file__).parents[2] / "crates" / "cli" / "tests" / "jobs.py", folder)
+        environment = {
+            "PATH": f"{folder}/bin:/usr/bin:/bin",
+            "PYTHONPATH": str(folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HOME": str(folder),
+            "TMPDIR": str(folder),
+            "RESOURCE_TRACKER_OFFLINE": "1",
+        }
+        done = subprocess.run(
+            [SYSTEM_PYTHON, "-c", textwrap.dedent(PROGRAM), kind, str(seconds), str(group), repr(method)],
+            capture_output=True,
+            text=True,
+            env=environment,
+            cwd=folder,
+            user=user,
+            group=user,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        reported, true, source = json.loads(done.stdout)
+        with capsys.disabled():
+            sys.stdout.write(
+                f"\n{kind:<20} uid {user:<6} method {method!s:<6} reported {reported:.3f} s, true {true:.3f} s, "
+                f"ratio {reported / true:.4f} by {source}"
+            )
+        assert 0.98 <= reported / true <= 1.02
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            group.rmdir()
+        except OSError:
+            pass

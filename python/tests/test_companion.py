@@ -1,0 +1,117 @@
+"""`method`: a process of its own that records on when its host is killed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from resource_tracker import ResourceTracker
+
+
+def _companions() -> list[int]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+                state = Path(f"/proc/{name}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                continue
+            home = os.environ["XDG_DATA_HOME"].encode()
+            if b"companion" in words and state != "Z" and any(home in word for word in words):
+                found.append(int(name))
+    return found
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_companion_does_all_that_a_thread_does(method: str) -> None:
+    tracker = ResourceTracker(interval=0.1, method=method)
+    assert tracker.running and tracker.method == method
+    (companion,) = _companions()
+    parent = int(Path(f"/proc/{companion}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    assert parent != os.getpid()
+    end = time.process_time() + 0.4
+    while time.process_time() < end:
+        pass
+    tracker.wait_for_samples(3)
+    while_running = len(tracker.process_metrics)
+    tracker.stop()
+    assert not tracker.running and _companions() == []
+    assert len(tracker.process_metrics) == tracker.n_samples > while_running - 1
+    assert set(tracker.process_metrics["children"]) == {0.0}, "the companion is no child of the job"
+    spent = sum(tracker.process_metrics["utime"]) + sum(tracker.process_metrics["stime"])
+    assert 0.38 < spent < 0.8
+    assert tracker.stats()["process_memory"]["max"] > 0
+    assert ResourceTracker.loads(tracker.dumps()).stats() == tracker.stats()
+    assert tracker.snapshot()["metadata"]["method"] == method
+    tracker.cleanup()
+    assert list((Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker").iterdir()) == []
+
+
+def test_a_companion_may_record_the_machine_alone() -> None:
+    with ResourceTracker(interval=0.05, method="spawn", track_processes=False) as tracker:
+        tracker.wait_for_samples(2)
+    assert len(tracker.system_metrics) == tracker.n_samples >= 2
+
+
+def test_an_error_of_the_companion_is_the_hosts_to_hear() -> None:
+    with pytest.raises(RuntimeError, match="companion"):
+        ResourceTracker(pid=2**22 - 1, method="spawn")
+
+
+@pytest.mark.parametrize("options", ["", ", track_processes=False"])
+def test_what_was_recorded_until_the_host_was_killed_is_in_the_history(options: str) -> None:
+    program = f"""
+        import sys, time
+        from resource_tracker import ResourceTracker
+        tracker = ResourceTracker(interval=0.1, method="spawn"{options})
+        tracker.wait_for_samples(5)
+        print("ready", flush=True)
+        while True:
+            sum(range(10000))
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE) as host:
+        assert host.stdout is not None and host.stdout.readline() == b"ready\n"
+        assert len(_companions()) == 1
+        time.sleep(0.25)
+        killed_at = time.time()
+        os.kill(host.pid, signal.SIGKILL)
+    data = Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker"
+    deadline = time.monotonic() + 10
+    while (_companions() or not list(data.glob("*.run"))) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    (entry,) = data.glob("*.run")
+    assert json.loads(entry.read_text())["status"] == "killed"
+    (recording,) = data.glob("*.json.gz")
+    assert list(data.glob("*.journal")) == []
+    with gzip.open(recording) as file:
+        snapshot = json.load(file)
+    assert snapshot["run"]["signal"] == 9
+    assert any("killed by signal 9" in note for note in snapshot["run"]["notes"])
+    loaded = ResourceTracker.load(recording)
+    rows = loaded.system_metrics["timestamp"]
+    assert len(rows) >= 7 and abs(rows[-1] - killed_at) < 0.2
+    listed = subprocess.run([_command(), "list"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert entry.stem in listed and "killed" in listed, listed
+
+
+def _command() -> str:
+    from resource_tracker.tracker import _companion
+
+    return _companion()
+
+
+def test_the_command_in_the_wheel_is_the_one_that_is_used() -> None:
+    import sysconfig
+
+    assert os.path.realpath(_command()) == os.path.realpath(
+        os.path.join(sysconfig.get_path("scripts"), "resource-tracker")
+    )

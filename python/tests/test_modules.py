@@ -1,0 +1,298 @@
+"""The modules that programs written for the original import from, and what goes beyond it."""
+
+from __future__ import annotations
+
+import copy
+import doctest
+import importlib
+import os
+import pickle
+import pkgutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import resource_tracker
+from conftest import run_program
+from resource_tracker import ResourceTracker, track_resources
+from resource_tracker.report import Report, round_memory
+from resource_tracker.tiny_data_frame import TinyDataFrame
+
+CONTRACT = {
+    "resource_tracker": "ResourceTracker ProcessTracker SystemTracker PidTracker get_cloud_info get_server_info",
+    "resource_tracker.tracker": "ResourceTracker ProcessTracker SystemTracker PidTracker",
+    "resource_tracker.tiny_data_frame": "TinyDataFrame StatSpec",
+    "resource_tracker.helpers": "aggregate_stats is_partition render_csv_row is_psutil_available is_procfs_available "
+    "get_tracker_implementation get_zfs_pools_space cleanup_files cleanup_processes",
+    "resource_tracker.report": "Report round_memory",
+    "resource_tracker.keeper": "keeper_request get_instance_price get_recommended_cloud_servers",
+    "resource_tracker.cloud_info": "get_cloud_info",
+    "resource_tracker.server_info": "get_server_info get_total_memory_mb get_gpu_info",
+    "resource_tracker.column_maps": "HUMAN_NAMES_MAPPING BYTE_MAPPING SERVER_ALLOCATION_CHECKS REPORT_CSV_MAPPING",
+    "resource_tracker.tracker_procfs": "get_process_stats get_system_stats",
+    "resource_tracker.tracker_psutil": "get_process_stats get_system_stats",
+    "resource_tracker.dummy_workloads": "cpu_single cpu_multi",
+}
+
+
+@pytest.mark.parametrize("module", CONTRACT)
+def test_every_name_of_the_contract_is_there(module: str) -> None:
+    imported = importlib.import_module(module)
+    assert [name for name in CONTRACT[module].split() if not hasattr(imported, name)] == []
+
+
+def test_every_example_runs() -> None:
+    ran = 0
+    for info in pkgutil.iter_modules(resource_tracker.__path__, "resource_tracker."):
+        if info.name.endswith("._native"):
+            continue
+        result = doctest.testmod(importlib.import_module(info.name))
+        assert result.failed == 0, info.name
+        ran += result.attempted
+    ran += doctest.testmod(resource_tracker).attempted
+    assert ran >= 30, ran
+
+
+def test_the_wheel_needs_nothing_and_knows_the_extra() -> None:
+    from importlib.metadata import metadata
+
+    meta = metadata("resource-tracker")
+    assert meta.get_all("Requires-Dist") is None
+    assert meta.get_all("Provides-Extra") == ["psutil"]
+    assert (Path(resource_tracker.__file__).parent / "py.typed").exists()
+
+
+def test_import_brings_neither_the_network_nor_the_great_packages() -> None:
+    program = "import sys, resource_tracker; print([n for n in sys.argv[1:] if n in sys.modules])"
+    names = ["pandas", "numpy", "polars", "pyarrow", "psutil", "socket", "ssl", "urllib.request", "multiprocessing"]
+    assert run_program(program, *names, "logging", "tempfile", "statistics") == "[]\n"
+
+
+def test_column_maps_come_from_the_table_of_metrics() -> None:
+    from resource_tracker.column_maps import BYTE_MAPPING, HUMAN_NAMES_MAPPING, REPORT_CSV_MAPPING
+    from resource_tracker.column_maps import SERVER_ALLOCATION_CHECKS as CHECKS
+
+    assert HUMAN_NAMES_MAPPING["memory_cached"] == "memory page/file cached"
+    assert HUMAN_NAMES_MAPPING["net_recv_bytes"] == "inbound network traffic"
+    assert (HUMAN_NAMES_MAPPING["pid"], HUMAN_NAMES_MAPPING["children"]) == ("PID", "children")
+    assert (BYTE_MAPPING["memory"], BYTE_MAPPING["gpu_vram"]) == (1024, 1024**2)
+    assert BYTE_MAPPING["disk_space_used_gb"] == 1024**3 and "read_bytes" not in BYTE_MAPPING
+    assert [(check["percent"], check["absolute"]) for check in CHECKS] == [
+        (1.25, 0.25),
+        (1.5, 512 * 1024),
+        (1.25, 0.2),
+        (1.25, 512),
+    ]
+    tracker = ResourceTracker(interval=60)
+    tracker.stop()
+    columns = tracker.get_combined_metrics().columns
+    assert all(column in columns for plot in REPORT_CSV_MAPPING.values() for column in plot)
+
+
+def test_process_stats_are_totals() -> None:
+    from resource_tracker.tracker_procfs import get_process_stats
+
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        stats = get_process_stats(os.getpid())
+        assert list(stats) == [
+            *["timestamp", "pid", "children", "utime", "stime", "memory", "read_bytes", "write_bytes"],
+            *["gpu_usage", "gpu_vram", "gpu_utilized"],
+        ]
+        assert stats["children"] == 1 and stats["pid"] == os.getpid()
+        alone = get_process_stats(children=False)
+        assert alone["children"] is None and alone["memory"] < stats["memory"]
+        times = os.times()
+        assert stats["utime"] == pytest.approx(times.user + times.children_user, abs=0.05)
+    finally:
+        child.kill()
+        child.wait()
+    assert get_process_stats(2**22 - 1)["memory"] == 0
+
+
+def test_system_stats_are_totals() -> None:
+    from resource_tracker.tracker_procfs import get_system_stats
+
+    stats = get_system_stats()
+    user, nice = map(int, Path("/proc/stat").read_text().split()[1:3])
+    assert stats["utime"] == pytest.approx((user + nice) / os.sysconf("SC_CLK_TCK"), abs=1)
+    assert stats["processes"] > 1
+    for disk in stats["disk_stats"].values():
+        assert set(disk) == {"read_bytes", "write_bytes"}
+    assert stats["disk_spaces"]
+    for space in stats["disk_spaces"].values():
+        assert set(space) == {"total", "used", "free"} and space["used"] + space["free"] <= space["total"]
+
+
+def test_keeper_says_nothing_offline() -> None:
+    from resource_tracker.keeper import get_instance_price, get_recommended_cloud_servers, keeper_request
+
+    assert keeper_request("/servers?limit=1") is None
+    assert get_instance_price("aws", "us-east-1", "t3.micro") == pytest.approx(0.0104)
+    servers = get_recommended_cloud_servers(cpu=2, memory=4096, n=3)
+    prices = [server["price"] for server in servers]
+    assert len(servers) == 3 and prices == sorted(prices)
+    with pytest.raises(TypeError, match="unknown filter"):
+        get_recommended_cloud_servers(cpu=1, memory=1, nothing="x")
+    with pytest.raises(ValueError):
+        get_recommended_cloud_servers(cpu=1, memory=1, vendor_id="no such vendor")
+
+
+def test_helpers_clean_up(tmp_path: Path) -> None:
+    import multiprocessing
+
+    from resource_tracker.helpers import cleanup_files, cleanup_processes
+
+    path = tmp_path / "file"
+    path.touch()
+    cleanup_files([str(path), str(tmp_path / "gone")])
+    assert not path.exists()
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    process.start()
+    pid = process.pid
+    cleanup_processes([process])
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_round_memory() -> None:
+    sizes = [(1, 128), (129, 256), (600, 1024), (2048, 2048), (2049, 3072)]
+    assert [(mb, round_memory(mb)) for mb, _ in sizes] == sizes
+
+
+def test_a_report_is_a_string_that_can_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ResourceTracker(interval=0.05) as tracker:
+        tracker.wait_for_samples(2)
+        assert "Pending" in tracker.report()
+    report = tracker.report(historical_stats=[tracker.stats()])
+    assert isinstance(report, Report) and isinstance(report, str)
+    assert "<html" in report and "Finished" in report
+    assert "Failed" in tracker.report(status_failed=True)
+    assert "Metaflow" in tracker.report(integration="METAFLOW")
+    path = tmp_path / "report.html"
+    assert report.save(path) is report and path.read_text() == report
+    opened: list[str] = []
+    import webbrowser
+
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    assert report.browse() is report
+    assert Path(opened[0][len("file://") :]).read_text() == report
+    assert report._repr_html_().startswith("<iframe")
+    for twin in (pickle.loads(pickle.dumps(report)), copy.deepcopy(report)):
+        assert twin == report and isinstance(twin, Report)
+
+
+def test_a_report_of_a_loaded_recording_and_of_one_table() -> None:
+    with ResourceTracker(interval=0.05, track_system=False) as tracker:
+        tracker.wait_for_samples(2)
+    assert "<html" in ResourceTracker.loads(tracker.dumps()).report()
+    with ResourceTracker(interval=0.05, track_processes=False) as tracker:
+        tracker.wait_for_samples(2)
+    assert "<html" in tracker.report()
+
+
+def test_a_function_is_tracked() -> None:
+    finished = []
+
+    @track_resources(interval=0.05, on_finish=finished.append)
+    def work(fail: bool = False) -> str:
+        """Documented."""
+        if fail:
+            raise KeyError("x")
+        return "done"
+
+    assert work.resource_tracker is None  # type: ignore[attr-defined]
+    assert work() == "done" and work.__name__ == "work" and work.__doc__ == "Documented."
+    with pytest.raises(KeyError):
+        work(fail=True)
+    assert len(finished) == 2 and all(tracker.n_samples >= 1 and not tracker.running for tracker in finished)
+
+    @track_resources
+    def plain() -> int:
+        return 1
+
+    assert plain() == 1 and plain.resource_tracker.n_samples == 1  # type: ignore[attr-defined]
+
+
+def test_a_cell_is_tracked() -> None:
+    pytest.importorskip("IPython")
+    program = """
+        from IPython.core.interactiveshell import InteractiveShell
+        shell = InteractiveShell.instance()
+        shell.run_line_magic("load_ext", "resource_tracker")
+        stats = shell.run_cell_magic("track_resources", "0.05", "value = sum(range(10))")
+        assert stats["process_memory"]["max"] > 0
+        assert shell.user_ns["value"] == 45
+        assert shell.user_ns["resource_tracker_"].n_samples >= 1
+    """
+    run_program(program)
+
+
+def test_other_packages_take_a_frame() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    polars = pytest.importorskip("polars")
+    pandas = pytest.importorskip("pandas")
+    with ResourceTracker(interval=0.05, children=False) as tracker:
+        tracker.wait_for_samples(3)
+    frame = tracker.process_metrics
+    table = frame.to_arrow()
+    assert isinstance(table, pyarrow.Table) and table.column_names == frame.columns
+    assert table.column("children").null_count == len(frame)
+    assert table.column("memory").to_pylist() == frame["memory"]
+    assert frame[1:3].to_polars()["timestamp"].to_list() == frame["timestamp"][1:3]
+    as_pandas = frame.to_pandas()
+    assert isinstance(as_pandas, pandas.DataFrame) and as_pandas["memory"].tolist() == frame["memory"]
+    assert as_pandas["children"].isna().all()
+    mixed = TinyDataFrame({"i": [1, None], "f": [0.5, None], "t": ["ä", None], "b": [True, False], "n": [None, None]})
+    assert mixed.to_arrow().to_pylist() == mixed.to_dict()
+    assert polars.DataFrame(mixed).rows() == [tuple(row.values()) for row in mixed]
+    with pytest.raises(TypeError, match="several types"):
+        TinyDataFrame({"x": [1, "a"]}).to_arrow()
+    assert TinyDataFrame(data=[]).to_arrow().num_rows == 0
+
+
+def test_a_capsule_that_nobody_takes_is_freed() -> None:
+    program = """
+        import resource, sys
+        from resource_tracker.tiny_data_frame import TinyDataFrame
+        frame = TinyDataFrame({"x": ["a" * 1000] * 1000})
+        for _ in range(20):
+            frame.__arrow_c_stream__()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(200):
+            frame.__arrow_c_stream__()
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        assert grown < 20_000, grown
+    """
+    run_program(program)
+
+
+def test_a_network_that_drops_all_packets_costs_two_seconds_at_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    # A listener that never accepts: connections are taken and nothing is answered.
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(64)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        program = """
+            import time
+            from resource_tracker import ResourceTracker
+            tracker = ResourceTracker(interval=0.05)
+            tracker.wait_for_samples(1)
+            tracker.stop()
+            before = time.monotonic()
+            server = tracker.recommend_server()
+            assert server["source"] == "embedded"
+            first = time.monotonic() - before
+            before = time.monotonic()
+            assert "<html" in tracker.report()
+            second = time.monotonic() - before
+            print(f"recommend_server {first:.2f} s, report {second:.2f} s")
+            assert max(first, second) < 2.5, (first, second)
+        """
+        monkeypatch.delenv("RESOURCE_TRACKER_OFFLINE", raising=False)
+        monkeypatch.setenv("RESOURCE_TRACKER_KEEPER_URL", url)
+        monkeypatch.setenv("RESOURCE_TRACKER_METADATA_URL", url)
+        sys.stdout.write(run_program(program))

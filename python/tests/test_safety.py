@@ -1,0 +1,376 @@
+"""A guest in somebody's process: what the host forks, closes, handles and forgets stays its own."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from conftest import run_program
+from resource_tracker import ResourceTracker
+
+#: The sampling thread's name, as far as the kernel keeps it.
+SAMPLER = "resource-tracke"
+
+
+def _threads() -> set[str]:
+    return {Path(f"/proc/self/task/{task}/comm").read_text().strip() for task in os.listdir("/proc/self/task")}
+
+
+def _descriptors() -> dict[int, str]:
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except FileNotFoundError:
+            pass
+    return found
+
+
+def test_garbage_collection_leaves_no_thread_no_process_and_no_file(scratch: Path) -> None:
+    descriptors = set(_descriptors())
+    for method in (None, "spawn"):
+        tracker = ResourceTracker(interval=0.05, method=method)
+        tracker.wait_for_samples(1)
+        assert (SAMPLER in _threads()) == (method is None)
+        del tracker
+        gc.collect()
+        assert SAMPLER not in _threads()
+        assert list(scratch.iterdir()) == []
+        assert set(_descriptors()) <= descriptors | {0}
+    data = Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker"
+    assert [path.name for path in data.iterdir()] == []
+
+
+def test_a_host_has_few_descriptors_of_ours_and_none_is_inherited() -> None:
+    stop = threading.Event()
+    threads = [threading.Thread(target=stop.wait) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    before = set(_descriptors())
+    tracker = ResourceTracker(interval=0.05)
+    tracker.wait_for_samples(1)
+    most = 0
+    inheritable: list[str] = []
+    for _ in range(50):
+        ours = {number: link for number, link in _descriptors().items() if number not in before}
+        most = max(most, len(ours))
+        inheritable += [link for number, link in ours.items() if "perf_event" in link and os.get_inheritable(number)]
+        time.sleep(0.002)
+    tracker.stop()
+    stop.set()
+    # Other packages in this process have threads of their own.
+    assert tracker._session.cpu_source in ("perf", "perf in part")
+    assert 8 < most <= 16
+    assert inheritable == []
+
+
+def test_many_threads_are_followed_without_a_counter_each() -> None:
+    stop = threading.Event()
+    threads = [threading.Thread(target=stop.wait) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    before = len(_descriptors())
+    with ResourceTracker(interval=0.05) as tracker:
+        tracker.wait_for_samples(1)
+        assert len(_descriptors()) - before <= 16
+    stop.set()
+    assert tracker._session.cpu_source == "perf in part"
+
+
+def test_closed_and_reused_descriptors_are_never_read_or_written(tmp_path: Path) -> None:
+    program = """
+        import os, sys, time
+        from resource_tracker import ResourceTracker
+        tracker = ResourceTracker(interval=0.01)
+        tracker.wait_for_samples(3)
+        ours = [fd for fd in range(3, 64) if os.path.exists(f"/proc/self/fd/{fd}")]
+        assert ours, "no descriptor of ours to close"
+        os.closerange(3, 4096)
+        # Every number that was ours is the host's now: files, an eventfd and a pipe that a stray read would empty.
+        files = [os.open(f"{sys.argv[1]}/{n}", os.O_RDWR | os.O_CREAT) for n in range(8)]
+        for fd in files:
+            os.write(fd, b"the host's")
+            os.lseek(fd, 0, 0)
+        events = [os.eventfd(7, os.EFD_NONBLOCK) for _ in range(8)] if hasattr(os, "eventfd") else []
+        reader, writer = os.pipe()
+        os.write(writer, b"x" * 64)
+        samples = tracker.n_samples
+        tracker.wait_for_samples(samples + 20)
+        tracker.stop()
+        del tracker
+        import gc; gc.collect()
+        for n, fd in enumerate(files):
+            assert os.lseek(fd, 0, 1) == 0, "read from"
+            assert os.pread(fd, 64, 0) == b"the host's", "written into"
+        assert all(os.eventfd_read(event) == 7 for event in events), "emptied"
+        assert os.read(reader, 64) == b"x" * 64
+        print("whole")
+    """
+    assert run_program(program, str(tmp_path)) == "whole\n"
+
+
+def test_a_forked_child_neither_stops_its_parents_sampler_nor_removes_its_files(scratch: Path) -> None:
+    tracker = ResourceTracker(interval=0.05)
+    tracker.wait_for_samples(1)
+    for ending in ("os._exit", "sys.exit", "stop", "cleanup", "del"):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                assert not tracker.running and tracker.n_samples >= 1
+                assert len(tracker.process_metrics) >= 1
+                if ending in ("stop", "cleanup"):
+                    getattr(tracker, ending)()
+                elif ending == "del":
+                    del tracker
+                    gc.collect()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, ending
+        assert tracker.running and len(list(scratch.iterdir())) == 1, ending
+    samples = tracker.n_samples
+    tracker.wait_for_samples(samples + 3)
+    tracker.stop()
+
+
+def test_a_child_that_ends_as_an_interpreter_does_leaves_the_files_alone(scratch: Path) -> None:
+    program = """
+        import os, sys
+        from resource_tracker import ResourceTracker
+        tracker = ResourceTracker(interval=0.05)
+        tracker.wait_for_samples(1)
+        if os.fork() == 0:
+            sys.exit(0)  # runs all that is registered for the interpreter's end
+        os.wait()
+        files = os.listdir(os.environ["TMPDIR"])
+        samples = tracker.n_samples
+        tracker.wait_for_samples(samples + 2)
+        print(len(files), tracker.running)
+    """
+    assert run_program(program) == "1 True\n"
+    assert list(scratch.iterdir()) == [], "the interpreter's end removes them"
+
+
+def test_a_forked_child_can_have_a_tracker_of_its_own() -> None:
+    with ResourceTracker(interval=0.05) as parents:
+        parents.wait_for_samples(1)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                with ResourceTracker(interval=0.05) as own:
+                    own.wait_for_samples(2)
+                code = 0 if set(own.process_metrics["pid"]) == {float(os.getpid())} else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(method: str) -> None:
+    program = """
+        import multiprocessing, sys, time
+        from resource_tracker import ResourceTracker
+
+        def work(n):
+            end = time.process_time() + 0.2
+            while time.process_time() < end:
+                pass
+            return n
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context(sys.argv[1])
+            with ResourceTracker(interval=0.05) as tracker:
+                with context.Pool(2) as pool:
+                    assert pool.map(work, range(4)) == [0, 1, 2, 3]
+            spent = sum(tracker.process_metrics["utime"]) + sum(tracker.process_metrics["stime"])
+            assert spent > 0.75, spent
+            assert max(tracker.process_metrics["children"]) >= 2
+            print("fine")
+    """
+    # `spawn` imports the main module again, so it needs a file.
+    import subprocess
+    import tempfile
+    import textwrap
+
+    with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as file:
+        file.write(textwrap.dedent(program))
+    done = subprocess.run([sys.executable, file.name, method], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "fine\n")
+
+
+def test_many_threads_may_use_one_tracker() -> None:
+    tracker = ResourceTracker(interval=0.005)
+    errors: list[BaseException] = []
+
+    def look() -> None:
+        try:
+            for _ in range(30):
+                assert tracker.n_samples >= 0
+                assert len(tracker.process_metrics) >= 0
+                if tracker.n_samples:
+                    tracker.stats()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=look) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    tracker.wait_for_samples(5)
+    stoppers = [threading.Thread(target=tracker.stop) for _ in range(3)]
+    for thread in stoppers:
+        thread.start()
+    for thread in threads + stoppers:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+    assert errors == []
+
+
+def test_a_tracker_may_be_made_in_any_thread() -> None:
+    done: list[int] = []
+
+    def work() -> None:
+        with ResourceTracker(interval=0.05) as tracker:
+            tracker.wait_for_samples(1)
+        done.append(tracker.n_samples)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(timeout=30)
+    assert done and done[0] >= 1
+
+
+def test_signals_go_to_the_host() -> None:
+    program = """
+        import os, signal, time
+        from resource_tracker import ResourceTracker
+        handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        tracker = ResourceTracker(interval=0.05)
+        tracker.wait_for_samples(1)
+        assert handlers == {number: signal.getsignal(number) for number in signal.valid_signals()}
+        masks = []
+        for task in os.listdir("/proc/self/task"):
+            if open(f"/proc/self/task/{task}/comm").read().strip() == "resource-tracke":
+                line = [l for l in open(f"/proc/self/task/{task}/status") if l.startswith("SigBlk")][0]
+                masks.append(int(line.split()[1], 16))
+        # SIGKILL, SIGSTOP and the C library's own two cannot be blocked.
+        assert masks and all(mask | 0x1_8004_0100 == 0xffffffffffffffff for mask in masks), [hex(m) for m in masks]
+        class Alarm(Exception): pass
+        def ring(*_): raise Alarm
+        signal.signal(signal.SIGALRM, ring)
+        before = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        try:
+            time.sleep(10)
+        except Alarm:
+            print("woken" if time.monotonic() - before < 2 else "late")
+    """
+    assert run_program(program) == "woken\n"
+
+
+def test_the_host_is_no_subreaper_and_its_children_are_its_own() -> None:
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    child = os.fork()
+    if child == 0:
+        os._exit(7)
+    for method in (None, "spawn"):
+        with ResourceTracker(interval=0.05, method=method) as tracker:
+            tracker.wait_for_samples(2)
+            flag = ctypes.c_int(-1)
+            assert libc.prctl(37, ctypes.byref(flag), 0, 0, 0) == 0  # PR_GET_CHILD_SUBREAPER
+            assert flag.value == 0
+    # Ended long ago, and nobody but us has waited for it.
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_the_interpreters_end_is_not_held_up(scratch: Path) -> None:
+    program = """
+        from resource_tracker import ResourceTracker
+        for method in (None, "spawn"):
+            globals()[str(method)] = ResourceTracker(interval=60, method=method)
+        print("end")
+    """
+    before = time.monotonic()
+    assert run_program(program) == "end\n"
+    assert time.monotonic() - before < 5
+    assert list(scratch.iterdir()) == []
+    data = Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker"
+    assert [path.name for path in data.iterdir()] == []
+
+
+def test_an_exception_in_the_host_leaves_no_file(scratch: Path) -> None:
+    import subprocess
+
+    program = "from resource_tracker import ResourceTracker; t = ResourceTracker(); raise SystemExit(3)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 3
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_sub_interpreter_says_clearly_what_is_wrong() -> None:
+    program = """
+        import sys
+        try:
+            import _xxsubinterpreters as interpreters
+        except ImportError:
+            import _interpreters as interpreters
+        import resource_tracker
+        lines = ["try:", " import resource_tracker", " print('imported')"]
+        lines += ["except ImportError as error:", " print(error, flush=True)"]
+        interpreters.run_string(interpreters.create(), chr(10).join(lines))
+    """
+    said = run_program(program)
+    assert "subinterpreter" in said and "imported" not in said
+
+
+def test_gevent() -> None:
+    pytest.importorskip("gevent")
+    program = """
+        from gevent import monkey; monkey.patch_all()
+        import gevent, time
+        from resource_tracker import ResourceTracker
+        turns = []
+        def other():
+            while len(turns) < 1000:
+                turns.append(1)
+                gevent.sleep(0.005)
+        job = gevent.spawn(other)
+        with ResourceTracker(interval=0.1) as tracker:
+            tracker.wait_for_samples(4)
+        job.kill()
+        assert len(turns) >= 10, len(turns)  # others had their turn while we waited
+        print(tracker.n_samples >= 4)
+    """
+    assert run_program(program) == "True\n"
+
+
+def test_rows_keep_their_grid_while_the_interpreters_lock_is_held() -> None:
+    # `re` holds the lock for as long as it matches; this pattern takes seconds.
+    program = """
+        import re, sys, threading, time
+        from resource_tracker import ResourceTracker
+        tracker = ResourceTracker(interval=0.1)
+        before = time.monotonic()
+        length = 20
+        while time.monotonic() - before < 3:
+            re.match("(a+)+$", "a" * length + "b")
+            length += 1
+        held = time.monotonic() - before
+        tracker.stop()
+        stamps = tracker.process_metrics["timestamp"][:-1]
+        gaps = [b - a for a, b in zip(stamps, stamps[1:])]
+        assert len(stamps) >= held / 0.1 - 3, (len(stamps), held)
+        assert max(gaps) < 0.2, max(gaps)
+        assert sum(tracker.extra_metrics["missed_ticks"]) == 0
+        print("kept")
+    """
+    assert run_program(program, timeout=120) == "kept\n"

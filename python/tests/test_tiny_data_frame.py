@@ -1,0 +1,183 @@
+"""TinyDataFrame and StatSpec, line by line of the contract."""
+
+from __future__ import annotations
+
+import copy
+import http.server
+import pickle
+import threading
+from pathlib import Path
+
+import pytest
+from resource_tracker.tiny_data_frame import StatSpec, TinyDataFrame
+
+
+@pytest.fixture
+def frame() -> TinyDataFrame:
+    return TinyDataFrame({"a": [1, 2, 3, 4], "b": ["w", "x", "y", "z"], "c": [0.5, 1.5, 2.5, 3.5]})
+
+
+def test_rows_or_columns_give_the_same_frame(frame: TinyDataFrame) -> None:
+    assert TinyDataFrame(frame.to_dict()) == frame
+    assert TinyDataFrame([{"a": 1}, {"b": 2}]).to_dict() == [{"a": 1, "b": None}, {"a": None, "b": 2}]
+
+
+def test_exactly_one_of_data_and_path() -> None:
+    with pytest.raises(AssertionError):
+        TinyDataFrame()
+    with pytest.raises(AssertionError):
+        TinyDataFrame(data=[], csv_file_path="x.csv")
+
+
+def test_length_iteration_and_columns(frame: TinyDataFrame) -> None:
+    assert len(frame) == 4
+    assert [row["b"] for row in frame] == ["w", "x", "y", "z"]
+    assert frame.columns == ["a", "b", "c"]
+    assert len(TinyDataFrame(data=[])) == 0
+
+
+def test_every_kind_of_key(frame: TinyDataFrame) -> None:
+    assert frame["a"] == [1, 2, 3, 4]
+    assert frame[["c", "a"]].columns == ["c", "a"]
+    assert frame[1:3]["b"] == ["x", "y"]
+    assert frame[::2]["a"] == [1, 3]
+    assert frame[0] == {"a": 1, "b": "w", "c": 0.5}
+    assert frame[-1]["b"] == "z"
+    with pytest.raises(KeyError, match="Column 'x' not found"):
+        frame["x"]
+    with pytest.raises(KeyError, match="Column 'x' not found"):
+        frame[["a", "x"]]
+    with pytest.raises(IndexError):
+        frame[4]
+    for key in (1.5, None, {"a"}):
+        with pytest.raises(TypeError):
+            frame[key]
+
+
+def test_a_column_is_set_when_it_fits(frame: TinyDataFrame) -> None:
+    frame["d"] = [9, 8, 7, 6]
+    assert frame["d"] == [9, 8, 7, 6]
+    with pytest.raises(ValueError):
+        frame["e"] = [1]
+    with pytest.raises(ValueError):
+        TinyDataFrame({"a": [1, 2], "b": [1]})
+
+
+def test_what_is_changed_in_a_list_stays_changed() -> None:
+    frame = TinyDataFrame(csv_file_path=_csv("a\n1\n2\n"))
+    frame["a"][0] = 7.0
+    assert frame["a"] == [7.0, 2.0]
+
+
+def test_head_tail_and_rename(frame: TinyDataFrame) -> None:
+    long = TinyDataFrame({"a": list(range(20))})
+    assert (long.head()["a"], long.tail()["a"]) == ([0, 1, 2, 3, 4], [15, 16, 17, 18, 19])
+    assert (len(long.head(0)), len(long.tail(0)), len(long.head(99)), len(long.tail(99))) == (0, 0, 20, 20)
+    assert frame.rename({"a": "A"}) is frame
+    assert frame.columns == ["A", "b", "c"]
+    with pytest.raises(KeyError):
+        frame.rename({"nothing": "x"})
+    with pytest.raises(ValueError):
+        frame.rename({"A": "b"})
+
+
+def _csv(text: str) -> str:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".csv", delete=False) as file:
+        file.write(text)
+    return file.name
+
+
+def test_csv_keeps_ints_ints_and_quotes_text(frame: TinyDataFrame, tmp_path: Path) -> None:
+    assert frame[:1].to_csv() == '"a","b","c"\n1,"w",0.5\n'
+    assert frame[:1].to_csv(quote_strings=False) == "a,b,c\n1,w,0.5\n"
+    path = tmp_path / "frame.csv"
+    assert frame.to_csv(str(path)) is None
+    assert path.read_text() == frame.to_csv()
+    assert TinyDataFrame({"a": ['say "x"', "1,2"]}).to_csv() == '"a"\n"say ""x"""\n"1,2"\n'
+    assert TinyDataFrame({"a": [1, None]}).to_csv() == '"a"\n1\n""\n'
+
+
+def test_a_csv_gives_floats_and_text() -> None:
+    frame = TinyDataFrame(csv_file_path=_csv('"a","b"\n1,"x"\n2.5,"y"\n'))
+    assert frame.to_dict() == [{"a": 1.0, "b": "x"}, {"a": 2.5, "b": "y"}]
+    assert isinstance(frame["a"][0], float)
+    numbers = TinyDataFrame(csv_file_path=_csv('"a","b"\n1,2.5\n,3.0\n'))
+    assert numbers.to_dict() == [{"a": 1.0, "b": 2.5}, {"a": None, "b": 3.0}]
+
+
+def test_a_half_written_last_row_is_left_out() -> None:
+    assert len(TinyDataFrame(csv_file_path=_csv('"a","b"\n1,2\n3'))) == 1
+    assert len(TinyDataFrame(csv_file_path=_csv('"a","b"\n1,"x"\n3'))) == 1
+
+
+def test_what_a_csv_says_wrong_is_named() -> None:
+    with pytest.raises(ValueError, match="line 3 has 3 cells"):
+        TinyDataFrame(csv_file_path=_csv("a,b\n1,2\n1,2,3\n1,2\n"))
+    with pytest.raises(FileNotFoundError):
+        TinyDataFrame(csv_file_path="/no/such/file.csv")
+
+
+def test_a_file_that_comes_late_is_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "late.csv"
+    threading.Timer(0.2, path.write_text, ["a\n1\n"]).start()
+    assert len(TinyDataFrame(csv_file_path=str(path), retries=50, retry_delay=0.05)) == 1
+
+
+def test_a_url_is_read() -> None:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"a,b\n1,2\n")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        frame = TinyDataFrame(csv_file_path=f"http://127.0.0.1:{server.server_port}/x.csv")
+        server.shutdown()
+    assert frame.to_dict() == [{"a": 1.0, "b": 2.0}]
+
+
+def test_stats_name_and_round(frame: TinyDataFrame) -> None:
+    specs = [StatSpec("c", max), StatSpec("c", lambda values: sum(values) / 3, agg_name="third", round=1)]
+    assert frame.stats(specs) == {"c": {"max": 3.5, "third": 2.7}}
+    assert TinyDataFrame({"a": [1, None, 3]}).stats([StatSpec("a", sum)]) == {"a": {"sum": 4}}
+    with pytest.raises(KeyError):
+        frame.stats([StatSpec("nothing", max)])
+
+
+def test_repr_and_str() -> None:
+    frame = TinyDataFrame({"number": list(range(12)), "text": [f"t{n}" for n in range(12)]})
+    assert repr(frame) == ("TinyDataFrame with 12 rows and 2 columns. First row as a dict: {'number': 0, 'text': 't0'}")
+    lines = str(frame).split("\n")
+    assert lines[:4] == [
+        "TinyDataFrame with 12 rows and 2 columns:",
+        "number | text",
+        "-------+-----",
+        "     0 | t0",
+    ]
+    assert (len(lines), lines[-1]) == (14, "...")
+    assert str(TinyDataFrame(data=[])) == "Empty dataframe"
+
+
+def test_str_never_fails() -> None:
+    class Silent:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert "<Silent>" in str(TinyDataFrame({"a": [Silent(), None, 1]}))
+    assert "&lt;b&gt;" in TinyDataFrame({"<b>": [1]})._repr_html_()
+
+
+def test_frames_and_specs_pickle_and_copy(frame: TinyDataFrame) -> None:
+    native = TinyDataFrame(csv_file_path=_csv("a,b\n1,2.5\n,4\n"))
+    for original in (frame, native):
+        for twin in (pickle.loads(pickle.dumps(original)), copy.deepcopy(original)):
+            assert twin == original
+            assert twin.to_csv() == original.to_csv()
+    spec = StatSpec("a", max, "most", 2)
+    assert pickle.loads(pickle.dumps(spec)) == spec == copy.deepcopy(spec)

@@ -1,0 +1,423 @@
+"""ResourceTracker, ProcessTracker and SystemTracker, line by line of the contract."""
+
+from __future__ import annotations
+
+import gzip
+import inspect
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import resource_tracker
+from conftest import run_program
+from resource_tracker import PidTracker, ProcessTracker, ResourceTracker, SystemTracker
+from resource_tracker.tiny_data_frame import StatSpec, TinyDataFrame
+from resource_tracker.tracker import DEFAULT_STATS
+
+PROCESS = "timestamp pid children utime stime cpu_usage memory read_bytes write_bytes gpu_usage gpu_vram gpu_utilized"
+SYSTEM = (
+    "timestamp processes utime stime cpu_usage memory_free memory_used memory_buffers memory_cached memory_active "
+    "memory_inactive disk_read_bytes disk_write_bytes disk_space_total_gb disk_space_used_gb disk_space_free_gb "
+    "net_recv_bytes net_sent_bytes gpu_usage gpu_vram gpu_utilized"
+)
+
+
+#: CPU time of the recorded work: others use this machine too, so it is not the time that passed.
+SPENT: list[float] = []
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Iterator[ResourceTracker]:
+    """Half a second of work, ten rows a second."""
+    tracker = ResourceTracker(interval=0.1)
+    before = time.process_time()
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        sum(range(1000))
+    SPENT.append(time.process_time() - before)
+    tracker.stop()
+    yield tracker
+    tracker.cleanup()
+
+
+def test_signature_and_defaults() -> None:
+    parameters = inspect.signature(ResourceTracker).parameters
+    assert {name: parameter.default for name, parameter in parameters.items()} == {
+        "pid": None,
+        "children": True,
+        "interval": 1,
+        "method": None,
+        "autostart": True,
+        "track_processes": True,
+        "track_system": True,
+        "discover_server": True,
+        "discover_cloud": True,
+    }
+
+
+def test_attributes_are_as_given() -> None:
+    tracker = ResourceTracker(autostart=False, interval=0.5, children=False, track_system=False)
+    assert (tracker.pid, tracker.children, tracker.interval) == (os.getpid(), False, 0.5)
+    assert (tracker.method, tracker.autostart, tracker.trackers) == (None, False, ["process_tracker"])
+    assert (tracker.start_time, tracker.stop_time, tracker.running, tracker.n_samples) == (None, None, False, 0)
+    assert (tracker.server_info, tracker.cloud_info) == (None, None)
+
+
+@pytest.mark.parametrize("interval", [0, -1, float("nan"), float("inf"), 86_401, 0.0005])
+def test_an_interval_that_cannot_be_kept_is_refused(interval: float) -> None:
+    with pytest.raises(ValueError, match="interval"):
+        ResourceTracker(interval=interval)
+
+
+def test_an_unknown_method_is_refused() -> None:
+    with pytest.raises(ValueError):
+        ResourceTracker(method="thread")
+
+
+def test_a_process_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ProcessLookupError):
+        ResourceTracker(pid=2**22 - 1)
+
+
+def test_start_and_stop_once() -> None:
+    tracker = ResourceTracker(interval=0.1)
+    assert tracker.running
+    with pytest.raises(RuntimeError, match="already running"):
+        tracker.start()
+    tracker.stop()
+    stop_time = tracker.stop_time
+    tracker.stop()
+    assert tracker.stop_time == stop_time is not None
+    assert not tracker.running
+    with pytest.raises(RuntimeError, match="Create a new instance"):
+        tracker.start()
+
+
+def test_a_run_shorter_than_one_interval_has_one_row() -> None:
+    tracker = ResourceTracker(interval=60)
+    tracker.stop()
+    assert tracker.n_samples == len(tracker.process_metrics) == len(tracker.system_metrics) == 1
+
+
+def test_context_manager() -> None:
+    with ResourceTracker(interval=0.1) as tracker:
+        assert tracker.running
+    assert not tracker.running and tracker.n_samples >= 1
+    with ResourceTracker(interval=0.1, autostart=False) as tracker:
+        assert tracker.running
+    assert tracker.stop_time
+
+
+def test_tables_have_the_contracts_columns(recorded: ResourceTracker) -> None:
+    assert recorded.process_metrics.columns == PROCESS.split()
+    assert recorded.system_metrics.columns == SYSTEM.split()
+    assert len(recorded.process_metrics) == len(recorded.system_metrics) == recorded.n_samples
+    assert recorded.process_metrics["timestamp"] == recorded.system_metrics["timestamp"]
+    assert all(isinstance(value, float) for value in recorded.process_metrics["memory"])
+    assert set(recorded.process_metrics["pid"]) == {float(os.getpid())}
+
+
+def test_a_tracker_can_be_read_while_it_runs() -> None:
+    with ResourceTracker(interval=0.05) as tracker:
+        tracker.wait_for_samples(2)
+        assert len(tracker.process_metrics) >= 2
+        assert tracker.stats()["timestamp"]["duration"] > 0
+
+
+def test_rows_stand_on_the_grid(recorded: ResourceTracker) -> None:
+    timestamps = recorded.process_metrics["timestamp"][:-1]
+    assert len(timestamps) >= 3
+    assert all(abs(timestamp * 10 - round(timestamp * 10)) < 0.5 for timestamp in timestamps)
+    assert len({round(timestamp * 10) for timestamp in timestamps}) == len(timestamps)
+
+
+def test_waiting_for_samples() -> None:
+    tracker = ResourceTracker(interval=10)
+    before = time.monotonic()
+    with pytest.raises(RuntimeError, match="Timed out"):
+        tracker.wait_for_samples(5, timeout=0.2)
+    assert 0.2 <= time.monotonic() - before < 1
+    tracker.stop()
+    before = time.monotonic()
+    with pytest.raises(RuntimeError, match=r"stopped with 1 sample\(s\)"):
+        tracker.wait_for_samples(5, timeout=10)
+    assert time.monotonic() - before < 1
+    tracker.wait_for_samples(1)
+
+
+def test_the_combined_table(recorded: ResourceTracker) -> None:
+    expected = [
+        "timestamp",
+        *(f"system_{name}" for name in SYSTEM.split()[1:]),
+        *(f"process_{name}" for name in PROCESS.split()[1:]),
+    ]
+    plain = recorded.get_combined_metrics()
+    assert plain.columns == expected and len(plain) == recorded.n_samples
+    human = recorded.get_combined_metrics(human_names=True).columns
+    assert human[:3] == ["Timestamp", "System processes", "System CPU time (user)"]
+    assert "Process memory usage" in human and "System memory page/file cached" in human
+    in_bytes = recorded.get_combined_metrics(bytes=True)
+    assert in_bytes["process_memory"] == [kib * 1024 for kib in plain["process_memory"]]
+    assert in_bytes["system_disk_space_used_gb"][0] == plain["system_disk_space_used_gb"][0] * 1024**3
+    assert in_bytes["process_read_bytes"] == plain["process_read_bytes"]
+    prefixed = recorded.get_combined_metrics(system_prefix="S.", process_prefix="P.").columns
+    assert prefixed[1] == "S.processes" and prefixed[-1] == "P.gpu_utilized"
+
+
+def test_before_any_row_all_is_empty() -> None:
+    tracker = ResourceTracker(autostart=False)
+    assert len(tracker.process_metrics) == len(tracker.get_combined_metrics()) == 0
+    with pytest.raises(RuntimeError, match=r"No metrics collected \(yet\)"):
+        tracker.stats()
+    with pytest.raises(RuntimeError, match=r"No metrics collected \(yet\)"):
+        tracker.stats([StatSpec("timestamp", max)])
+
+
+def test_default_statistics(recorded: ResourceTracker) -> None:
+    stats = recorded.stats()
+    assert list(stats) == [
+        "process_cpu_usage",
+        "process_memory",
+        "process_gpu_usage",
+        "process_gpu_vram",
+        "process_gpu_utilized",
+        "system_disk_space_used_gb",
+        "system_net_recv_bytes",
+        "system_net_sent_bytes",
+        "timestamp",
+    ]
+    assert [list(figures) for figures in stats.values()] == [["mean", "max"]] * 5 + [["max"]] + [["sum"]] * 2 + [
+        ["duration"]
+    ]
+    cpu_s = sum(recorded.process_metrics["utime"]) + sum(recorded.process_metrics["stime"])
+    assert cpu_s == pytest.approx(SPENT[0], rel=0.1)
+    assert stats["process_cpu_usage"]["mean"] == pytest.approx(cpu_s / stats["timestamp"]["duration"], rel=0.1)
+    assert stats["process_memory"]["max"] >= max(recorded.process_metrics["memory"])
+    assert recorded.start_time is not None
+    last = recorded.process_metrics["timestamp"][-1]
+    assert stats["timestamp"]["duration"] == pytest.approx(last - recorded.start_time, abs=0.002)
+    assert recorded.stats(DEFAULT_STATS) == recorded.stats(list(DEFAULT_STATS)) == stats
+
+
+def test_custom_statistics_see_the_columns(recorded: ResourceTracker) -> None:
+    memory = recorded.process_metrics["memory"]
+    specs = [StatSpec("process_memory", min), StatSpec("process_memory", len, agg_name="rows")]
+    assert recorded.stats(specs) == {"process_memory": {"min": min(memory), "rows": len(memory)}}
+
+
+def test_recommendation(recorded: ResourceTracker) -> None:
+    recommended = recorded.recommend_resources()
+    assert list(recommended) == ["cpu", "memory", "gpu", "vram"]
+    assert (recommended["cpu"], recommended["gpu"], recommended["vram"]) == (1, 0, 0)
+    assert recommended["memory"] in (128, 256, 512)
+    history = [{**recorded.stats(), "process_cpu_usage": {"mean": 9.0, "max": 9.0}}]
+    assert recorded.recommend_resources(historical_stats=history)["cpu"] == 5
+    with pytest.raises(ValueError):
+        recorded.recommend_resources(historical_stats=[{"process_cpu_usage": {"median": 1.0}}])
+
+
+def test_recommended_server_and_its_filters(recorded: ResourceTracker) -> None:
+    server = recorded.recommend_server()
+    assert server is not None and server["vcpus"] >= 1 and server["source"] == "embedded"
+    on_aws = recorded.recommend_server(vendor_id="aws", historical_stats=[recorded.stats()])
+    assert on_aws is not None and on_aws["vendor_id"] == "aws"
+    assert recorded.recommend_server(max_price=0.0000001) is None
+    with pytest.raises(TypeError, match="unknown filter"):
+        recorded.recommend_server(no_such_filter=1)
+
+
+def test_without_the_process_table_there_is_nothing_to_recommend() -> None:
+    with ResourceTracker(interval=0.05, track_processes=False) as tracker:
+        tracker.wait_for_samples(1)
+    assert tracker.trackers == ["system_tracker"]
+    assert len(tracker.process_metrics) == 0 and len(tracker.system_metrics) >= 1
+    assert not any(name.startswith("process_") for name in tracker.get_combined_metrics().columns)
+    assert not any(name.startswith("process_") for name in tracker.stats())
+    with pytest.raises(RuntimeError):
+        tracker.recommend_resources()
+
+
+def test_without_the_system_table_its_columns_are_missing() -> None:
+    with ResourceTracker(interval=0.05, track_system=False) as tracker:
+        tracker.wait_for_samples(1)
+    assert tracker.n_samples == len(tracker.process_metrics)
+    assert not any(name.startswith("system_") for name in tracker.get_combined_metrics().columns)
+    assert not any(name.startswith("system_") for name in tracker.stats())
+
+
+def test_children_are_found_or_left_out() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        with ResourceTracker(interval=0.05) as tracker:
+            tracker.wait_for_samples(1)
+        assert tracker.process_metrics["children"][0] == 1.0
+        with ResourceTracker(interval=0.05, children=False) as alone:
+            alone.wait_for_samples(1)
+        assert set(alone.process_metrics["children"]) == {None}
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_another_process_is_followed_until_it_ends() -> None:
+    child = subprocess.Popen(["sleep", "0.4"])
+    tracker = ResourceTracker(pid=child.pid, interval=0.1)
+    child.wait()
+    deadline = time.monotonic() + 5
+    while tracker.running and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not tracker.running
+    tracker.stop()
+    assert tracker.n_samples >= 3
+    assert set(tracker.process_metrics["pid"]) == {float(child.pid)}
+
+
+def test_server_and_cloud(recorded: ResourceTracker) -> None:
+    info = recorded.server_info
+    assert info is not None and info["allocation"] in ("shared", "dedicated")
+    assert {"os", "vcpus", "memory_mb", "gpu_count", "gpu_names", "gpu_name", "cpu_limit"} <= set(info)
+    with ResourceTracker(interval=60, discover_server=False, discover_cloud=False) as tracker:
+        pass
+    assert tracker.server_info is None and tracker.cloud_info is None
+
+
+def test_snapshots_survive_every_way_there_and_back(recorded: ResourceTracker, tmp_path: Path) -> None:
+    snapshot = recorded.snapshot()
+    assert {"metadata", "server_info", "cloud_info", "process_metrics", "system_metrics"} <= set(snapshot)
+    metadata = snapshot["metadata"]
+    assert metadata["version"] == 1 and metadata["resource_tracker"]["implementation"] == "procfs"
+    assert metadata["duration"] == pytest.approx(metadata["stop_time"] - metadata["start_time"])
+    path = tmp_path / "recording.json.gz"
+    recorded.dump(str(path))
+    with gzip.open(path) as file:
+        assert json.load(file)["process_metrics"] == snapshot["process_metrics"]
+    twins = [
+        ResourceTracker.from_snapshot(snapshot),
+        ResourceTracker.loads(recorded.dumps()),
+        ResourceTracker.load(path),
+    ]
+    for twin in twins:
+        assert twin.stats() == recorded.stats()
+        assert twin.process_metrics == recorded.process_metrics
+        assert (twin.interval, twin.start_time) == (recorded.interval, recorded.start_time)
+        assert not twin.running and twin.recommend_resources() == recorded.recommend_resources()
+        with pytest.raises(RuntimeError):
+            twin.start()
+
+
+def test_a_recording_of_the_original_package_loads() -> None:
+    fixtures = sorted((Path(__file__).parents[2] / "fixtures" / "original").glob("*.json*"))
+    assert fixtures, "no recording of the original package to load"
+    for fixture in fixtures:
+        assert ResourceTracker.load(fixture).n_samples > 0, fixture
+
+
+def test_what_is_no_recording_is_named(tmp_path: Path, recorded: ResourceTracker) -> None:
+    path = tmp_path / "recording.json.gz"
+    recorded.dump(path)
+    whole = path.read_bytes()
+    for content in (whole[:-10], whole[: len(whole) // 2], b"", b"PK\x03\x04", gzip.compress(b"[]"), b"{}"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"recording\.json\.gz"):
+            ResourceTracker.load(path)
+    with pytest.raises(FileNotFoundError):
+        ResourceTracker.load(tmp_path / "missing")
+    for snapshot in ({}, {"metadata": {"version": 2}}, {"metadata": object()}):
+        with pytest.raises(ValueError):
+            ResourceTracker.from_snapshot(snapshot)
+    with pytest.raises(ValueError):
+        ResourceTracker.loads("not JSON")
+
+
+def test_cleanup_removes_the_files(scratch: Path) -> None:
+    tracker = ResourceTracker(interval=0.05)
+    tracker.wait_for_samples(1)
+    assert len(list(scratch.iterdir())) == 1
+    tracker.cleanup()
+    assert list(scratch.iterdir()) == []
+    assert not tracker.running and tracker.n_samples >= 1 and len(tracker.process_metrics) == 0
+
+
+def test_a_full_temporary_folder_costs_the_tables_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/no/such/folder")
+    with caplog.at_level(logging.WARNING, logger="resource_tracker"), ResourceTracker(interval=0.05) as tracker:
+        tracker.wait_for_samples(1)
+    assert "no tables" in caplog.text
+    assert tracker.stats()["process_memory"]["max"] > 0 and len(tracker.process_metrics) == 0
+
+
+def test_process_tracker_by_hand() -> None:
+    tracker = ProcessTracker(autostart=False, interval=0.1)
+    assert (tracker.status, tracker.cycle, tracker.pid) == ("running", 0, os.getpid())
+    end = time.process_time() + 0.1
+    while time.process_time() < end:
+        pass
+    row = tracker.diff_stats()
+    assert list(row) == PROCESS.split()
+    assert row["utime"] + row["stime"] >= 0.09
+    assert isinstance(row["memory"], int) and tracker.cycle == 1
+    assert tracker() is None
+
+
+def test_process_tracker_prints_until_the_process_ends(tmp_path: Path) -> None:
+    child = subprocess.Popen(["sleep", "0.5"])
+    import threading
+
+    threading.Thread(target=child.wait, daemon=True).start()
+    path = tmp_path / "rows.csv"
+    tracker = ProcessTracker(pid=child.pid, interval=0.1, output_file=str(path))
+    assert tracker.status == "exited"
+    frame = TinyDataFrame(csv_file_path=str(path))
+    assert frame.columns == PROCESS.split() and len(frame) >= 4
+    assert path.read_text().startswith('"timestamp","pid","children"')
+
+
+def test_system_tracker_prints_to_standard_output() -> None:
+    program = "from resource_tracker import SystemTracker; SystemTracker(interval=0.05)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.kill()
+    assert lines[0] == ",".join(f'"{name}"' for name in SYSTEM.split()) + "\n"
+    assert len(lines[2].split(",")) == len(SYSTEM.split())
+
+
+def test_csv_file_path_is_another_name_of_output_file(tmp_path: Path) -> None:
+    child = subprocess.Popen(["sleep", "0.1"])
+    path = tmp_path / "rows.csv"
+    import threading
+
+    threading.Thread(target=child.wait, daemon=True).start()
+    ProcessTracker(pid=child.pid, interval=0.05, csv_file_path=str(path))
+    assert len(TinyDataFrame(csv_file_path=str(path))) >= 1
+    tracker = SystemTracker(autostart=False)
+    assert list(tracker.diff_stats()) == SYSTEM.split()
+
+
+def test_pid_tracker_is_deprecated() -> None:
+    with pytest.warns(DeprecationWarning, match="ProcessTracker"):
+        PidTracker(autostart=False)
+
+
+def test_version() -> None:
+    from importlib.metadata import version
+
+    assert resource_tracker.__version__ == version("resource-tracker")
+
+
+def test_nothing_is_printed() -> None:
+    program = """
+        from resource_tracker import ResourceTracker
+        with ResourceTracker(interval=0.05) as tracker:
+            tracker.wait_for_samples(2)
+        tracker.recommend_server()
+    """
+    assert run_program(program) == ""
