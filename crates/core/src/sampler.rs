@@ -355,13 +355,15 @@ pub(crate) fn run(
                     if let Some(job) = &mut engine.job {
                         job.end(ended, own_rss_kib);
                     }
-                    return finish(engine, held_back, State::Exited, progress, &mut sinks);
+                    return finish(engine, held_back.as_ref(), State::Exited, progress, &mut sinks);
                 }
-                Order::Stop => return finish(engine, held_back, State::Stopped, progress, &mut sinks),
+                Order::Stop => {
+                    return finish(engine, held_back.as_ref(), State::Stopped, progress, &mut sinks);
+                }
             }
         }
         if wake == Wake::TargetEnded {
-            return finish(engine, held_back, State::Exited, progress, &mut sinks);
+            return finish(engine, held_back.as_ref(), State::Exited, progress, &mut sinks);
         }
         let now_ns = Moment::now().monotonic_ns;
         if let Some(row) = held_back.take_if(|_| now_ns >= release_at_ns)
@@ -398,13 +400,13 @@ fn next_wake_ns(engine: &Engine, tick: &Tick, peek_at_ns: u64) -> u64 {
 
 fn finish(
     mut engine: Engine,
-    held_back: Option<Row>,
+    held_back: Option<&Row>,
     state: State,
     progress: &Arc<Progress>,
     sinks: &mut [Box<dyn Sink>],
 ) {
     let row = engine.tick(Moment::now(), 0, true);
-    let row = held_back.map_or(row, |first| diff::join(&first, &row));
+    let row = held_back.map_or(row, |first| diff::join(first, &row));
     engine.coverage_notes(progress);
     let _ = hand_on(&row, progress, sinks);
     progress.set_state(state);
