@@ -79,6 +79,23 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     Ok(reading)
 }
 
+/// All descendants of a process by the kernel's own lists, in ascending order; `None` where there are no such lists, or
+/// where they changed while they were read: one that ends then may hide another.
+pub(crate) fn descendants(root: &Root, pid: u32) -> Option<Vec<u32>> {
+    let look_once = || {
+        let mut look = Look { root, buffer: Vec::new(), found: Vec::new() };
+        let stat = look.stat(pid).ok()?;
+        look.found.push((pid, stat));
+        look.children(pid, pid)?;
+        look.descend();
+        let mut pids: Vec<u32> = look.found.iter().map(|(pid, _)| *pid).collect();
+        pids.sort_unstable();
+        Some(pids)
+    };
+    let first = look_once()?;
+    (look_once()? == first).then_some(first)
+}
+
 struct Look<'r> {
     root: &'r Root,
     buffer: Vec<u8>,

@@ -19,6 +19,7 @@ use crate::grid::{Grid, Tick};
 use crate::job::{Job, Sampler as Place};
 use crate::ledger::Reaped;
 use crate::metric::Row;
+use crate::reading;
 use crate::root::{Access, Kept, Root, Shape};
 use crate::snapshot::{CpuTime, JobReading, Moment, OwnCost, Snapshot};
 use crate::source::Machine;
@@ -156,7 +157,14 @@ impl Engine {
     }
 
     fn follow_running(&mut self, pid: u32) -> Result<(), SourceError> {
-        let mut job = Job::new(&self.root, pid, &self.config, None, Vec::new(), None);
+        // A host is not held up for longer on a machine with more processes: those that the kernel does not list as
+        // its own are not asked for their parents.
+        let own = if self.config.as_guest { reading::descendants(&self.root, pid) } else { None };
+        let known = own.map_or_else(Vec::new, |own| {
+            let all = self.before.pids.iter().flatten().copied();
+            all.filter(|pid| own.binary_search(pid).is_err()).collect()
+        });
+        let mut job = Job::new(&self.root, pid, &self.config, None, known, None);
         let place = self.place(pid);
         job.read(&self.root, &self.before, &[], place)?;
         if !job.is_root_alive() {

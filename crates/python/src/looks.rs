@@ -1,6 +1,6 @@
 //! Single looks at a process or the machine, and rows by hand.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -17,15 +17,21 @@ use resource_tracker::tracker::TrackerError;
 
 use crate::error;
 
-fn host() -> PyResult<Root> {
-    Root::host_as_guest().map_err(|error| PyRuntimeError::new_err(error::text(&error)))
+/// A guest's root holds nothing open, so that one serves for all looks.
+fn host() -> PyResult<&'static Root> {
+    static HOST: OnceLock<Root> = OnceLock::new();
+    if let Some(root) = HOST.get() {
+        return Ok(root);
+    }
+    let root = Root::host_as_guest().map_err(|error| PyRuntimeError::new_err(error::text(&error)))?;
+    Ok(HOST.get_or_init(|| root))
 }
 
 /// Totals of a process, or of it and its descendants, so far.
 #[pyfunction]
 pub fn process_stats(py: Python<'_>, pid: u32, children: bool) -> PyResult<Bound<'_, PyDict>> {
     let root = host()?;
-    let read = py.detach(|| reading::process(&root, pid, children));
+    let read = py.detach(|| reading::process(root, pid, children));
     let read = read.map_err(|source: SourceError| {
         error::session(&SessionError::Tracker(TrackerError::Target { pid, source }))
     })?;
@@ -48,7 +54,7 @@ pub fn process_stats(py: Python<'_>, pid: u32, children: bool) -> PyResult<Bound
 #[pyfunction]
 pub fn system_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let root = host()?;
-    let read = py.detach(|| reading::system(&root));
+    let read = py.detach(|| reading::system(root));
     let dict = PyDict::new(py);
     for metric in Table::System.metrics() {
         let name = metric.column();
