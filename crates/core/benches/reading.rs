@@ -32,8 +32,7 @@ fn median_us(mut work: impl FnMut()) -> f64 {
 
 /// A shell that waits, with so many children that do.
 fn tree(children: usize) -> Child {
-    let line =
-        "i=0; while [ $i -lt $0 ]; do sleep 600 & i=$((i + 1)); done; echo up; read x; kill $(jobs -p)";
+    let line = "i=0; while [ $i -lt $0 ]; do sleep 600 & p=\"$p $!\"; i=$((i + 1)); done; echo up; read x; [ -z \"$p\" ] || kill $p";
     let mut shell = Command::new("sh")
         .args(["-c", line, &children.to_string()])
         .stdin(Stdio::piped())

@@ -260,7 +260,8 @@ mod tests {
     fn this_process_is_found_and_one_that_is_not_there_reads_as_nothing() {
         let root = Root::host_as_guest().unwrap();
         let own = process(&root, std::process::id(), true).unwrap();
-        assert!(own.memory_kib > 500 && own.children == Some(0), "{own:?}");
+        // Other tests start children in this process.
+        assert!(own.memory_kib > 500 && own.children.is_some(), "{own:?}");
         assert_eq!(process(&root, std::process::id(), false).unwrap().children, None);
         let none = process(&root, u32::MAX >> 4, true).unwrap();
         assert_eq!((none.memory_kib, none.read_bytes, none.user_s), (0, None, 0.0));
