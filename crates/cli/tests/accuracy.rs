@@ -8,6 +8,7 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use support::{BIN, NOBODY, Truth, as_user, column, open_folder, python, sum, text, tracker};
 
@@ -19,8 +20,12 @@ struct Measured {
     stderr: String,
 }
 
+/// One job at a time: what a shell spends before it enters the group of truth grows with the machine's load.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// Runs a job under the tracker; what was reported, over what the kernel says.
 fn measure(kind: &str, seconds: &str, user: u32, options: &[&str]) -> Measured {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = open_folder();
     let jobs = folder.path().join("jobs.py");
     std::fs::copy(JOBS, &jobs).unwrap();
@@ -80,6 +85,7 @@ fn all_cpu_time_of_a_job_is_reported_to_a_plain_user() {
 fn a_cgroup_of_the_jobs_own_counts_as_well_as_the_inherited_counter() {
     for (kind, seconds) in [("short_children", "3"), ("double_fork", "3"), ("ignored_sigchld", "3")] {
         // The tracker itself is in the group of truth here: the job's own group is made below the tracker's.
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let truth = Truth::new(0);
         let folder = open_folder();
         let csv = folder.path().join("rows.csv");
@@ -137,6 +143,7 @@ fn storage_bytes_of_short_lived_children_are_reported() {
 }
 
 fn measure_on_disk() -> String {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let csv = folder.path().join("rows.csv");
     let mut command = tracker(folder.path());

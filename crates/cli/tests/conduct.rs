@@ -433,6 +433,19 @@ fn a_folder_of_history_is_for_its_owner_only() {
 }
 
 #[test]
+fn a_job_shorter_than_an_interval_has_one_row_wherever_the_grid_lies() {
+    let home = open_folder();
+    let csv = home.path().join("rows.csv");
+    // Ten starts of a job of 0.3 s at an interval of 0.8 s: a grid line falls into some of them.
+    for _ in 0..10 {
+        let options = ["-q", "--no-save", "-i", "0.8", "--csv", csv.to_str().unwrap()];
+        assert!(run(home.path(), &options, &["sleep", "0.3"]).status.success());
+        let rows = fs::read_to_string(&csv).unwrap();
+        assert_eq!(rows.lines().count(), 2, "{rows}");
+    }
+}
+
+#[test]
 fn no_cpu_figure_is_above_what_the_machine_has_even_at_a_millisecond() {
     let home = open_folder();
     let csv = home.path().join("rows.csv");

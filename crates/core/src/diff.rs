@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::metric::{Metric, Row};
+use crate::metric::{Kind, Metric, Row};
 use crate::snapshot::{Device, JobReading, Snapshot};
 use crate::source::procfs::SECTOR_BYTES;
 
@@ -188,6 +188,36 @@ fn set_pressure(set: &mut impl FnMut(Metric, Option<f64>), before: &Snapshot, af
     set(Metric::TrackerMemory, after.own.rss_kib.map(count));
 }
 
+/// Two rows that follow each other as one: growth adds up, levels are the later ones, rates are over both.
+#[must_use]
+pub fn join(first: &Row, second: &Row) -> Row {
+    let mut joined = *second;
+    let both = |metric: Metric| (first[metric as usize], second[metric as usize]);
+    for metric in Metric::ALL.iter().copied() {
+        joined[metric as usize] = match (metric.kind(), both(metric)) {
+            (Kind::Delta, (one, other)) => one.zip(other).map(|(one, other)| metric.round(one + other)),
+            (Kind::Gauge, (one, other)) if metric == Metric::MemoryPeak => match (one, other) {
+                (Some(one), Some(other)) => Some(one.max(other)),
+                (one, other) => one.or(other),
+            },
+            (Kind::Gauge, (_, other)) => other,
+        };
+    }
+    let cell = |metric: Metric| joined[metric as usize];
+    let rate = |user: Metric, system: Metric| {
+        let elapsed_s = cell(Metric::Elapsed).filter(|elapsed_s| *elapsed_s > 0.0)?;
+        Some((cell(user)? + cell(system)?) / elapsed_s)
+    };
+    let process = rate(Metric::ProcessUtime, Metric::ProcessStime);
+    let system = rate(Metric::SystemUtime, Metric::SystemStime);
+    // The machine's counter steps: over less than that it says nothing.
+    let is_steady = cell(Metric::Elapsed).is_some_and(|elapsed_s| elapsed_s >= seconds(STEADY_NS));
+    joined[Metric::ProcessCpu as usize] = process.map(|cores| Metric::ProcessCpu.round(cores));
+    joined[Metric::SystemCpu as usize] =
+        system.filter(|_| is_steady).map(|cores| Metric::SystemCpu.round(cores));
+    joined
+}
+
 /// Growth of a counter, or `None` when there is no honest answer.
 ///
 /// A counter that went back was reset (pid reuse, driver reload, wrap), and what it counted before is lost:
@@ -271,6 +301,40 @@ mod tests {
         );
         assert_eq!(cell(&row, Metric::CpuSeen), Some(1.0));
         assert_eq!(cell(&row, Metric::MemoryFree), None, "not measured is empty");
+    }
+
+    #[test]
+    fn two_rows_make_one_of_their_sum_with_the_later_levels_and_the_larger_peak() {
+        let row = |elapsed_s: f64, cpu_s: f64, memory: f64, peak: f64| {
+            let mut row: Row = [None; Metric::ALL.len()];
+            for (metric, value) in [
+                (Metric::Elapsed, elapsed_s),
+                (Metric::ProcessUtime, cpu_s),
+                (Metric::ProcessStime, 0.0),
+                (Metric::ProcessCpu, cpu_s / elapsed_s),
+                (Metric::SystemUtime, 0.01),
+                (Metric::SystemStime, 0.0),
+                (Metric::ProcessMemory, memory),
+                (Metric::MemoryPeak, peak),
+            ] {
+                row[metric as usize] = Some(value);
+            }
+            row
+        };
+        let joined = join(&row(0.06, 0.06, 100.0, 900.0), &row(0.02, 0.0, 200.0, 200.0));
+        let values = [
+            Metric::Elapsed,
+            Metric::ProcessUtime,
+            Metric::ProcessCpu,
+            Metric::ProcessMemory,
+            Metric::MemoryPeak,
+        ];
+        assert_eq!(
+            values.map(|metric| cell(&joined, metric)),
+            [Some(0.08), Some(0.06), Some(0.75), Some(200.0), Some(900.0)]
+        );
+        assert_eq!(cell(&joined, Metric::SystemCpu), None, "80 ms are too little for a counter of 10 ms");
+        assert_eq!(cell(&joined, Metric::DiskRead), None, "not measured stays so");
     }
 
     #[test]

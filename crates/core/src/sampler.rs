@@ -337,6 +337,10 @@ pub(crate) fn run(
     };
     let mut last: Option<u64> = None;
     let mut peek_at_ns = start.monotonic_ns + engine.peek_ns;
+    // A job that is shorter than an interval has one row, also where a grid line falls into it: the row of that line
+    // is held back for so long.
+    let release_at_ns = start.monotonic_ns + engine.interval_ns();
+    let mut held_back: Option<Row> = None;
     loop {
         let now_ns = Moment::now().monotonic_ns;
         let mut tick = grid.next(last, now_ns);
@@ -345,7 +349,9 @@ pub(crate) fn run(
             last = tick.number.checked_sub(1);
             tick.at_ns = u64::MAX;
         }
-        let wake = wait(&engine, progress, &watched, next_wake_ns(&engine, &tick, peek_at_ns));
+        let wake_ns = next_wake_ns(&engine, &tick, peek_at_ns);
+        let wake_ns = if held_back.is_some() { wake_ns.min(release_at_ns) } else { wake_ns };
+        let wake = wait(&engine, progress, &watched, wake_ns);
         for order in progress.take_orders() {
             match order {
                 Order::Adopt { pid, counter } => {
@@ -357,22 +363,31 @@ pub(crate) fn run(
                     if let Some(job) = &mut engine.job {
                         job.end(ended, own_rss_kib);
                     }
-                    return finish(engine, State::Exited, progress, &mut sinks);
+                    return finish(engine, held_back.as_ref(), State::Exited, progress, &mut sinks);
                 }
-                Order::Stop => return finish(engine, State::Stopped, progress, &mut sinks),
+                Order::Stop => {
+                    return finish(engine, held_back.as_ref(), State::Stopped, progress, &mut sinks);
+                }
             }
         }
         if wake == Wake::TargetEnded {
-            return finish(engine, State::Exited, progress, &mut sinks);
+            return finish(engine, held_back.as_ref(), State::Exited, progress, &mut sinks);
         }
         let now_ns = Moment::now().monotonic_ns;
+        if let Some(row) = held_back.take_if(|_| now_ns >= release_at_ns)
+            && hand_on(&row, progress, &mut sinks).is_break()
+        {
+            return progress.set_state(State::Stopped);
+        }
         if now_ns >= tick.at_ns {
             // Lines that passed while we were held up are missed with this row.
             let late = grid.next(last, now_ns);
             let missed = late.number.saturating_sub(last.map_or(0, |last| last + 1)).saturating_sub(1);
             last = Some(late.number - 1);
             let row = engine.tick(Moment::now(), missed, false);
-            if hand_on(&row, progress, &mut sinks).is_break() {
+            if now_ns < release_at_ns {
+                held_back = Some(row);
+            } else if hand_on(&row, progress, &mut sinks).is_break() {
                 return progress.set_state(State::Stopped);
             }
             peek_at_ns = now_ns + PEEK_AT_LEAST_EVERY_NS;
@@ -391,8 +406,15 @@ fn next_wake_ns(engine: &Engine, tick: &Tick, peek_at_ns: u64) -> u64 {
     if may_peek { tick.at_ns.min(peek_at_ns) } else { tick.at_ns }
 }
 
-fn finish(mut engine: Engine, state: State, progress: &Arc<Progress>, sinks: &mut [Box<dyn Sink>]) {
+fn finish(
+    mut engine: Engine,
+    held_back: Option<&Row>,
+    state: State,
+    progress: &Arc<Progress>,
+    sinks: &mut [Box<dyn Sink>],
+) {
     let row = engine.tick(Moment::now(), 0, true);
+    let row = held_back.map_or(row, |first| diff::join(first, &row));
     engine.coverage_notes(progress);
     let _ = hand_on(&row, progress, sinks);
     progress.set_state(state);

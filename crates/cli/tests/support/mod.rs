@@ -1,5 +1,6 @@
 //! What the tests of the command share: running it, and the truth about a job from the kernel.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
