@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Command;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 use thiserror::Error;
 
@@ -101,6 +101,9 @@ const PASSED_ON: [i32; 12] = [
     libc::SIGWINCH,
 ];
 
+/// A job that has run for so long, without a signal or a child of it ending, is not about to end at once.
+const SETTLED: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
 /// Our signals while a job runs: received on a descriptor instead of interrupting us.
 pub(crate) struct Signals {
     descriptor: OwnedFd,
@@ -136,8 +139,8 @@ pub struct Done {
 
 /// Runs `command` under a tracker until it ends.
 ///
-/// `ignored_at_start` are signals that were ignored when this program started, and are not any more. `once_started`
-/// is for work that must not hold the job up.
+/// `ignored_at_start` are signals that were ignored when this program started, and are not any more. `once_settled`
+/// is for work that must not hold the job up, nor the end of one that ends at once.
 ///
 /// # Errors
 /// [`WrapError`] where the command does not run; once it runs, nothing of ours ends it.
@@ -146,7 +149,7 @@ pub fn run(
     config: Config,
     sinks: Vec<Box<dyn Sink>>,
     ignored_at_start: &[i32],
-    once_started: impl FnOnce(),
+    once_settled: impl FnOnce(),
 ) -> Result<Done, WrapError> {
     let signals = Signals::receive(ignored_at_start)?;
     let root = Root::host().map_err(|error| WrapError::Tracker(TrackerError::Host(error)))?;
@@ -160,9 +163,11 @@ pub fn run(
     let child = start(command, &signals, door)?;
     let pid = child.id();
     tracker.order(Order::Adopt { pid, counter });
-    once_started();
-    sys::release_start_up_code();
-    let ended = wait_for_job(pid, &signals.descriptor, &root, &tracker);
+    let once_settled = || {
+        once_settled();
+        sys::release_start_up_code();
+    };
+    let ended = wait_for_job(pid, &signals.descriptor, &root, &tracker, once_settled);
     tracker.finish(Order::Ended { ended, own_rss_kib });
     reap(pid);
     Ok(Done { ending: ended.how, pid, tracker })
@@ -207,10 +212,22 @@ fn start(
 }
 
 /// Passes signals on and reaps orphans, until the job's root has ended; leaves the root for the last look.
-fn wait_for_job(pid: u32, signals: &OwnedFd, root: &Root, tracker: &Tracker) -> Ended {
+fn wait_for_job(
+    pid: u32,
+    signals: &OwnedFd,
+    root: &Root,
+    tracker: &Tracker,
+    once_settled: impl FnOnce(),
+) -> Ended {
+    let mut once_settled = Some(once_settled);
     loop {
         let mut fds = [PollFd::new(signals, PollFlags::IN)];
-        let _ = poll(&mut fds, None);
+        let timeout = once_settled.as_ref().map(|_| &SETTLED);
+        if poll(&mut fds, timeout) == Ok(0)
+            && let Some(work) = once_settled.take()
+        {
+            work();
+        }
         while let Some(arrived) = sys::next_signal(signals.as_fd()) {
             if arrived.signal != libc::SIGCHLD && !arrived.from_kernel {
                 pass_on(pid, arrived.signal);
