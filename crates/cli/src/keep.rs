@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use resource_tracker::allocation::allocation;
 use resource_tracker::cloud::{self, CloudInfo};
 use resource_tracker::config::Config;
+use resource_tracker::error::with_causes;
 use resource_tracker::history::{self, Entry, History};
 use resource_tracker::host;
 use resource_tracker::metric::Table;
@@ -19,6 +20,7 @@ use resource_tracker::record::{self, Rows};
 use resource_tracker::recording::{Head, Run};
 use resource_tracker::root::Root;
 use resource_tracker::sampler::Sink;
+use resource_tracker::snapshot::Moment;
 use resource_tracker::tracker::Tracker;
 
 use crate::args::RecordArgs;
@@ -90,7 +92,7 @@ impl Keeper {
         if unsaved && self.report.is_none() {
             return;
         }
-        let head = record::head(&self.config, 0, now_s(), self.run.clone());
+        let head = record::head(&self.config, 0, Moment::now().wall_s(), self.run.clone());
         let about = Rows::about(&head.metadata, &self.run);
         let in_history = history.filter(|_| !unsaved).map(|history| {
             history.prepare().map_err(io::Error::other)?;
@@ -145,7 +147,7 @@ impl Keeper {
                 let stored = history.store(&entry, |file| rows.write_snapshot(file, &head));
                 // Old runs that cannot be removed now can be the next time.
                 let _ = history.prune_sometimes(self.keep_runs, SystemTime::now());
-                stored.map_err(|error| with_cause(&error))
+                stored.map_err(|error| with_causes(&error))
             }
             Place::Nowhere => return (None, warnings),
         };
@@ -169,8 +171,8 @@ fn head_of(config: &Config, mut run: Run, tracker: &Tracker, pid: u32) -> Head {
     run.cpu_source = Some(tracker.cpu_source().to_owned());
     run.coverage = summary.coverage();
     run.notes = tracker.notes();
-    let mut head = record::head(config, pid, seconds(tracker.started().wall_ns), run);
-    head.metadata.set_stop_time(now_s());
+    let mut head = record::head(config, pid, tracker.started().wall_s(), run);
+    head.metadata.set_stop_time(Moment::now().wall_s());
     head.server_info = Root::host().ok().map(|root| {
         let mut info = host::look(&root, "self").server_info();
         info.insert("allocation".to_owned(), serde_json::json!(allocation(&summary)));
@@ -204,17 +206,4 @@ fn csv_sink(path: &Path, no_system: bool) -> io::Result<Box<dyn Sink>> {
         output::open_stream(path)?
     };
     Ok(Box::new(CsvSink::new(file, format!("`{}`", path.display()), CsvTables::Combined(tables))?))
-}
-
-fn with_cause(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
-}
-
-fn now_s() -> f64 {
-    seconds(resource_tracker::snapshot::Moment::now().wall_ns)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a date in ns keeps better than a microsecond in a double")]
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }

@@ -250,7 +250,7 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
         error: None,
         pid: std::process::id(),
         start_ticks: start_ticks(std::process::id()),
-        start_time: seconds(tracker.started().wall_ns),
+        start_time: tracker.started().wall_s(),
         cpu_source: tracker.cpu_source().to_owned(),
         notes: tracker.notes(),
     });
@@ -277,12 +277,12 @@ fn start(orders: &Orders, config: Config) -> Result<Started, String> {
         host: rustix::system::uname().nodename().to_str().ok().map(str::to_owned),
         ..Run::default()
     };
-    let head = record::head(&config, orders.pid, seconds(Moment::now().wall_ns), run.clone());
+    let head = record::head(&config, orders.pid, Moment::now().wall_s(), run.clone());
     let (rows, sink) = Rows::start(&orders.journal, &Rows::about(&head.metadata, &run), false)
         .map_err(|error| format!("cannot write `{}`: {error}", orders.journal.display()))?;
     let target = if orders.track_processes { Target::Running(orders.pid) } else { Target::None };
     let tracker =
-        Tracker::start(config, target, vec![sink]).map_err(|error| crate::tracker::with_causes(&error))?;
+        Tracker::start(config, target, vec![sink]).map_err(|error| crate::error::with_causes(&error))?;
     Ok((tracker, rows, run, signals))
 }
 
@@ -321,12 +321,12 @@ fn keep(
         run.status = Some(if tracker.state() == State::Exited { Status::Ended } else { Status::Detached });
         run.notes.push("the program ended without stopping its tracker".to_owned());
     }
-    let mut head = record::head(&config, orders.pid, seconds(tracker.started().wall_ns), run);
+    let mut head = record::head(&config, orders.pid, tracker.started().wall_s(), run);
     head.metadata.method.clone_from(&orders.method);
     head.metadata.autostart = orders.autostart;
     head.metadata.discover_server = orders.discover_server;
     head.metadata.discover_cloud = orders.discover_cloud;
-    head.metadata.set_stop_time(seconds(Moment::now().wall_ns));
+    head.metadata.set_stop_time(Moment::now().wall_s());
     if orders.discover_server {
         head.server_info = Root::host().ok().map(|root| {
             let mut info = host::look(&root, "self").server_info();
@@ -362,9 +362,4 @@ fn how_it_ended(pid: u32, pidfd: Option<&OwnedFd>) -> Option<Ending> {
         std::thread::sleep(Duration::from_millis(2));
     }
     None
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a date in ns keeps better than a microsecond in a double")]
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }

@@ -43,7 +43,7 @@ pub struct ProcessReading {
 /// Where it is there and cannot be read.
 pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessReading, SourceError> {
     let mut look = Look { root, buffer: Vec::with_capacity(8 << 10), found: Vec::new() };
-    let timestamp = now_s();
+    let timestamp = Moment::now().wall_s();
     match look.stat(pid) {
         Ok(stat) => look.found.push((pid, stat)),
         Err(SourceError::Gone { .. } | SourceError::Unsupported { .. }) => {}
@@ -241,10 +241,6 @@ pub fn system(root: &Root) -> SystemReading {
         spaces,
         levels,
     }
-}
-
-fn now_s() -> f64 {
-    ratio(Moment::now().wall_ns, 1_000_000_000)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a date in ns keeps better than a microsecond in a double")]

@@ -145,7 +145,7 @@ impl Engine {
         engine.before.own = engine.own_cost();
         engine.add_usage_points(false);
         for (source, error) in &engine.before.failures {
-            engine.notes.push(format!("{source}: {}", crate::tracker::with_causes(error)));
+            engine.notes.push(format!("{source}: {}", crate::error::with_causes(error)));
         }
         Ok(engine)
     }

@@ -246,7 +246,7 @@ impl Session {
         let (rows, sink) = self.start_rows().unzip();
         let config = Config { as_guest: true, ..self.plan.config };
         let tracker = Tracker::start(config, target, sink.into_iter().collect())?;
-        self.start_time = Some(seconds(tracker.started().wall_ns));
+        self.start_time = Some(tracker.started().wall_s());
         self.life = Life::Thread { tracker: Box::new(tracker), rows };
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Session {
     /// A host that cannot have a file gets its statistics all the same.
     fn start_rows(&mut self) -> Option<(Rows, Box<dyn crate::sampler::Sink>)> {
         let path = journal_path(&std::env::temp_dir());
-        let head = record::head(&self.plan.config, self.plan.pid, now_s(), Run::default());
+        let head = record::head(&self.plan.config, self.plan.pid, Moment::now().wall_s(), Run::default());
         match Rows::start(&path, &Rows::about(&head.metadata, &Run::default()), true) {
             Ok(started) => Some(started),
             Err(error) => {
@@ -277,7 +277,7 @@ impl Session {
             Life::Companion { companion, .. } => companion.stop(),
             Life::New | Life::Loaded { .. } => return,
         }
-        self.stop_time = Some(now_s());
+        self.stop_time = Some(Moment::now().wall_s());
         // From now on the figures may be looked at on another machine, or never again on this one.
         self.look_at_server();
     }
@@ -477,7 +477,7 @@ impl Session {
         head.metadata.discover_cloud = plan.discover_cloud;
         head.metadata.start_time = self.start_time;
         if self.start_time.is_some() {
-            head.metadata.set_stop_time(self.stop_time.unwrap_or_else(now_s));
+            head.metadata.set_stop_time(self.stop_time.unwrap_or_else(|| Moment::now().wall_s()));
         }
         head.server_info = self.server_info();
         head.cloud_info = self.cloud_info();
@@ -533,7 +533,7 @@ impl Session {
 /// session is not held meanwhile.
 #[must_use]
 pub fn report_of(recording: &Recording, integration: &str, history: Vec<Stats>, failed: bool) -> String {
-    let made_at = now_s();
+    let made_at = Moment::now().wall_s();
     let mut context = report::Context::new(recording, history, made_at, report::Zone::local_at(made_at));
     integration.clone_into(&mut context.integration);
     context.failed = failed;
@@ -554,15 +554,6 @@ fn read_rows(path: &Path, mut take: impl FnMut(&Row)) {
 /// A name that no other process or session has.
 fn journal_path(folder: &Path) -> PathBuf {
     folder.join(format!("resource-tracker-{}-{}.journal", std::process::id(), History::new_id()))
-}
-
-fn now_s() -> f64 {
-    seconds(Moment::now().wall_ns)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a date in ns keeps better than a microsecond in a double")]
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }
 
 #[cfg(test)]

@@ -27,6 +27,16 @@ impl Moment {
         };
         Self { wall_ns: ns(ClockId::Realtime), monotonic_ns: ns(ClockId::Monotonic) }
     }
+
+    /// Seconds since 1970.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a date in ns keeps better than a microsecond in a double"
+    )]
+    pub fn wall_s(self) -> f64 {
+        self.wall_ns as f64 / 1e9
+    }
 }
 
 /// Two counters of a named device: a disk's sectors, an interface's bytes.

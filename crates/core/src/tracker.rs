@@ -230,11 +230,7 @@ impl Tracker {
                 )));
             }
         };
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "a date in ns keeps better than a microsecond in a double"
-        )]
-        let start_time = started.wall_ns as f64 / 1e9;
+        let start_time = started.wall_s();
         progress.lock().summary = Summary::new(Scope { start_time: Some(start_time), ..scope });
         Ok(Self { progress, thread: Some(thread), started, owner_pid: std::process::id() })
     }
@@ -353,16 +349,4 @@ impl Drop for Tracker {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// An error with its causes on one line.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

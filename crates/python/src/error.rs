@@ -1,7 +1,5 @@
 //! The core's errors as Python's own, with their causes in the message.
 
-use std::error::Error;
-
 use pyo3::exceptions::{
     PyOSError, PyPermissionError, PyProcessLookupError, PyRuntimeError, PyTypeError, PyValueError,
 };
@@ -14,17 +12,7 @@ use resource_tracker::session::SessionError;
 use resource_tracker::stats::StatsError;
 use resource_tracker::tracker::TrackerError;
 
-/// An error and its causes on one line.
-pub fn text(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
+pub use resource_tracker::error::with_causes as text;
 
 pub fn session(error: &SessionError) -> PyErr {
     match error {
