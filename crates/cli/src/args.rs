@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use resource_tracker::config::{Config, CpuSource, Interval};
+use resource_tracker::stats::{Aggregate, Spec};
 
 /// What a batch job really used, and what to run it on next time.
 #[derive(Debug, Parser)]
@@ -40,6 +41,28 @@ pub enum Command {
     /// Print CSV rows of the machine until ended
     #[command(after_help = "Example:\n  resource-tracker system --samples 10 > machine.csv")]
     System(SystemArgs),
+    /// Show the statistics of a recording
+    #[command(
+        after_help = "Examples:\n  resource-tracker stats last\n  resource-tracker stats last --stat process_memory:p95 --stat system_cpu_usage:mean"
+    )]
+    Stats(StatsArgs),
+    /// Say what to ask for next time, and the cheapest server that has it
+    #[command(after_help = "Example:\n  resource-tracker recommend train --history 10")]
+    Recommend(RecommendArgs),
+    /// Compare runs with the first of them
+    ///
+    /// A change is marked with `*` where it is beyond what the earlier runs of the same job differ by (twice their
+    /// standard deviation, three runs at least).
+    #[command(after_help = "Example:\n  resource-tracker compare 3f9c41 last")]
+    Compare(CompareArgs),
+    /// Show a run as its summary did
+    #[command(after_help = "Example:\n  resource-tracker show last")]
+    Show(ShowArgs),
+    /// Remove runs from the history
+    #[command(
+        after_help = "Examples:\n  resource-tracker rm 3f9c41\n  resource-tracker rm --job train --older-than 30"
+    )]
+    Rm(RmArgs),
     /// Write a recording in another format
     #[command(after_help = "Example:\n  resource-tracker export last --format csv -o run.csv")]
     Export(ExportArgs),
@@ -60,6 +83,26 @@ pub enum Command {
     /// Write a recording as one HTML page
     #[command(after_help = "Example:\n  resource-tracker report last --open")]
     Report(ReportArgs),
+    /// Show the settings of `run`, and where each comes from
+    #[command(
+        after_help = "Settings are read from ~/.config/resource-tracker/config.toml and from resource-tracker.toml\nin the project's folder. An option goes before a variable, a variable before the project's\nfile, that before the user's.\n\nExample:\n  echo 'interval = 0.5' >> resource-tracker.toml && resource-tracker config"
+    )]
+    Config(JsonArgs),
+    /// Print completions for a shell
+    #[command(
+        after_help = "Example:\n  resource-tracker completions bash > ~/.local/share/bash-completion/completions/resource-tracker"
+    )]
+    Completions {
+        /// Which shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, of a command if one is named
+    #[command(after_help = "Example:\n  resource-tracker man run | man -l -")]
+    Man {
+        /// Which command
+        command: Option<String>,
+    },
     /// Record for the program that started us
     #[command(hide = true)]
     Companion {
@@ -99,6 +142,69 @@ pub struct ListArgs {
     /// Only runs of this job
     #[arg(short, long, value_name = "NAME")]
     pub job: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct StatsArgs {
+    /// A file, `last`, or a name or id from the history
+    pub recording: String,
+    /// A statistic of a column in place of the usual ones, such as `process_memory:p95`; may be given more than once
+    #[arg(long = "stat", value_name = "COLUMN:AGGREGATE", value_parser = spec)]
+    pub specs: Vec<Spec>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RecommendArgs {
+    /// A file, `last`, or a name or id from the history
+    pub recording: String,
+    /// Count in this many earlier successful runs of the job
+    #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_HISTORY", default_value = "5")]
+    pub history: usize,
+    /// Send nothing over the network
+    #[arg(long, env = "RESOURCE_TRACKER_OFFLINE", value_parser = FalseyValueParser::new())]
+    pub offline: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct CompareArgs {
+    /// Files, `last`, or names or ids from the history; the first is what the others are compared with
+    #[arg(required = true, num_args = 2.., value_name = "RECORDING")]
+    pub recordings: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    /// A file, `last`, or a name or id from the history
+    pub recording: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("which").required(true).multiple(true))]
+pub struct RmArgs {
+    /// `last`, or names or ids from the history
+    #[arg(group = "which", value_name = "RUN", conflicts_with_all = ["job", "older_than"])]
+    pub runs: Vec<String>,
+    /// All runs of this job
+    #[arg(short, long, group = "which", value_name = "NAME")]
+    pub job: Option<String>,
+    /// All runs that started more than so many days ago
+    #[arg(long, group = "which", value_name = "DAYS", value_parser = days, allow_negative_numbers = true)]
+    pub older_than: Option<f64>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -213,9 +319,18 @@ pub struct RecordArgs {
     /// Leave out the figures of the whole machine
     #[arg(long, env = "RESOURCE_TRACKER_NO_SYSTEM", value_parser = FalseyValueParser::new())]
     pub no_system: bool,
+    /// Show CPU, memory and I/O on the last line of the terminal while the job runs
+    #[arg(long, env = "RESOURCE_TRACKER_LIVE", value_parser = FalseyValueParser::new(), conflicts_with = "quiet")]
+    pub live: bool,
+    /// Print the summary as JSON
+    #[arg(long, conflicts_with = "quiet")]
+    pub json: bool,
     /// Print nothing of our own
     #[arg(short, long, env = "RESOURCE_TRACKER_QUIET", value_parser = FalseyValueParser::new())]
     pub quiet: bool,
+    /// Recommend from this many earlier successful runs of the job too
+    #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_HISTORY", default_value = "5")]
+    pub history: usize,
     /// Keep this many runs in the history
     #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_KEEP_RUNS", default_value = "1000")]
     pub keep_runs: usize,
@@ -277,6 +392,9 @@ pub struct PrintArgs {
     /// Stop after this many rows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub samples: Option<u64>,
+    /// Print a JSON object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -325,6 +443,15 @@ pub struct ReportArgs {
     /// Show it in the browser
     #[arg(long)]
     pub open: bool,
+    /// Count in this many earlier successful runs of the job
+    #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_HISTORY", default_value = "5")]
+    pub history: usize,
+    /// Send nothing over the network
+    #[arg(long, env = "RESOURCE_TRACKER_OFFLINE", value_parser = FalseyValueParser::new())]
+    pub offline: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -342,6 +469,19 @@ pub enum FormatArg {
 fn interval(text: &str) -> Result<Interval, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Interval::from_seconds(seconds).map_err(|error| format!("{error}\n\nhint: {}", error.hint()))
+}
+
+fn spec(text: &str) -> Result<Spec, String> {
+    let (column, aggregate) = text.rsplit_once(':').ok_or("not COLUMN:AGGREGATE")?;
+    let aggregate = aggregate.parse::<Aggregate>();
+    let aggregate =
+        aggregate.map_err(|error| format!("{error}\n\nhint: {}", error.hint().unwrap_or_default()))?;
+    Ok(Spec { column: column.to_owned(), aggregate, name: None, round: Some(2) })
+}
+
+fn days(text: &str) -> Result<f64, String> {
+    let days: f64 = text.parse().map_err(|_| "not a number of days".to_owned())?;
+    if days.is_finite() && days >= 0.0 { Ok(days) } else { Err("not a number of days".to_owned()) }
 }
 
 fn tag(text: &str) -> Result<(String, String), String> {

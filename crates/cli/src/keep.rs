@@ -17,28 +17,40 @@ use resource_tracker::host;
 use resource_tracker::metric::Table;
 use resource_tracker::output::{self, Output};
 use resource_tracker::record::{self, Rows};
-use resource_tracker::recording::{Head, Run};
+use resource_tracker::recording::{Head, Run, Status};
 use resource_tracker::root::Root;
 use resource_tracker::sampler::Sink;
 use resource_tracker::snapshot::Moment;
-use resource_tracker::tracker::Tracker;
+use resource_tracker::tracker::{State, Tracker};
+use resource_tracker::wrap::Done;
 
 use crate::args::RecordArgs;
 use crate::failure::Failure;
 use crate::report;
-use crate::sinks::{CsvSink, CsvTables};
+use crate::sinks::{RowFormat, RowSink};
 
 /// A recording that will be kept, or not.
 pub struct Keeper {
     config: Config,
     offline: bool,
     keep_runs: usize,
+    /// Somebody wants to know how it went, whether it is kept or not.
+    is_told: bool,
     run: Run,
     place: Place,
     report: Option<(Output, PathBuf)>,
     rows: Option<Rows>,
     /// Why a recording that nobody asked for by name cannot be kept.
     warning: Option<String>,
+}
+
+/// What was kept, and where.
+pub struct Kept {
+    pub head: Head,
+    pub recording: Option<PathBuf>,
+    pub report: Option<PathBuf>,
+    /// What did not go as it should.
+    pub notes: Vec<String>,
 }
 
 enum Place {
@@ -80,9 +92,17 @@ impl Keeper {
             Err(error) => Err(Failure::output(&path, error)),
         });
         let report = report.transpose()?;
-        let (offline, keep_runs) = (args.offline, args.keep_runs);
-        let mut keeper =
-            Self { config: args.config(), offline, keep_runs, run, place, report, rows: None, warning: None };
+        let mut keeper = Self {
+            config: args.config(),
+            offline: args.offline,
+            keep_runs: args.keep_runs,
+            is_told: !args.quiet,
+            run,
+            place,
+            report,
+            rows: None,
+            warning: None,
+        };
         keeper.start_rows(history.as_ref(), &id, &mut sinks);
         Ok((keeper, sinks))
     }
@@ -119,50 +139,59 @@ impl Keeper {
         }
     }
 
-    /// Writes the recording; where it is, and all that the user must know.
-    pub fn finish(
-        self,
-        tracker: &Tracker,
-        pid: u32,
-        set_ending: impl FnOnce(&mut Run),
-    ) -> (Option<PathBuf>, Vec<String>) {
-        let mut warnings = tracker.notes();
-        warnings.extend(self.warning);
-        let Some(rows) = self.rows else { return (None, warnings) };
+    /// Writes the recording; where it is, and all that the user must know. `None` where nobody wants to know, and
+    /// nothing was to be kept.
+    pub fn finish(self, done: &Done) -> Option<Kept> {
+        let tracker = &done.tracker;
+        let mut notes = tracker.notes();
+        notes.extend(self.warning);
+        if !self.is_told && self.rows.is_none() {
+            return None;
+        }
         let mut run = self.run;
-        set_ending(&mut run);
-        let mut head = head_of(&self.config, run, tracker, pid);
+        run.oom_kills = done.oom_kills;
+        match done.ending {
+            Some(ending) => record::set_ending(&mut run, ending),
+            None if tracker.state() == State::Exited => run.status = Some(Status::Ended),
+            None => run.status = Some(Status::Detached),
+        }
+        let mut head = head_of(&self.config, run, tracker, done.pid);
         head.cloud_info = cloud_info(self.offline);
-        if let Some((output, path)) = self.report
-            && let Err(error) = report::write(output, &rows, &head)
-        {
-            warnings.push(format!("the report `{}` cannot be written: {error}", path.display()));
+        let mut kept = Kept { head, recording: None, report: None, notes };
+        let Some(rows) = self.rows else { return Some(kept) };
+        if let Some((output, path)) = self.report {
+            match report::write(output, &rows, &kept.head) {
+                Ok(()) => kept.report = Some(path),
+                Err(error) => {
+                    kept.notes.push(format!("the report `{}` cannot be written: {error}", path.display()));
+                }
+            }
         }
         let written = match self.place {
             Place::File { output, path } => {
-                write_file(*output, &rows, &head).map(|()| path).map_err(|error| error.to_string())
+                write_file(*output, &rows, &kept.head).map(|()| path).map_err(|error| error.to_string())
             }
             Place::History { history, id } => {
-                let entry = Entry::new(&id, &head, tracker.summary().stats().ok());
-                let stored = history.store(&entry, |file| rows.write_snapshot(file, &head));
+                let entry = Entry::new(&id, &kept.head, tracker.summary().stats().ok());
+                let stored = history.store(&entry, |file| rows.write_snapshot(file, &kept.head));
                 // Old runs that cannot be removed now can be the next time.
                 let _ = history.prune_sometimes(self.keep_runs, SystemTime::now());
                 stored.map_err(|error| with_causes(&error))
             }
-            Place::Nowhere => return (None, warnings),
+            Place::Nowhere => return Some(kept),
         };
         match written {
-            Ok(path) => (Some(path), warnings),
+            Ok(path) => kept.recording = Some(path),
             Err(why) => {
                 let journal = rows.keep().display().to_string();
                 // One full disk is one warning: that rows were lost is said by this one too.
-                warnings.retain(|warning| !warning.contains(&journal));
-                warnings.push(format!(
+                kept.notes.retain(|note| !note.contains(&journal));
+                kept.notes.push(format!(
                     "the recording cannot be written: {why}; rows that could be are in `{journal}`"
                 ));
-                (None, warnings)
             }
         }
+        Some(kept)
     }
 }
 
@@ -205,5 +234,5 @@ fn csv_sink(path: &Path, no_system: bool) -> io::Result<Box<dyn Sink>> {
     } else {
         output::open_stream(path)?
     };
-    Ok(Box::new(CsvSink::new(file, format!("`{}`", path.display()), CsvTables::Combined(tables))?))
+    Ok(Box::new(RowSink::new(file, format!("`{}`", path.display()), RowFormat::CombinedCsv(tables))?))
 }

@@ -4,23 +4,34 @@
 //! tell any more what the job must inherit.
 #![cfg_attr(all(target_os = "linux", not(test)), no_main)]
 
+mod account;
 mod args;
 mod companion;
+mod compare;
 mod export;
 mod failure;
+mod figures;
 mod info;
 mod keep;
+mod live;
+mod manual;
 mod past;
 mod report;
 mod run;
 mod servers;
+mod settings;
 mod show;
 mod sinks;
+mod terminal;
+mod trend;
 
-use clap::Parser as _;
+use std::ffi::OsString;
+
+use clap::{CommandFactory as _, FromArgMatches as _};
 use resource_tracker::sys;
 
 use args::{Cli, Command};
+use settings::Settings;
 
 #[cfg(all(target_os = "linux", not(test)))]
 #[expect(unsafe_code, reason = "an exported `main` is what no_main asks for; the C library calls it once")]
@@ -42,7 +53,13 @@ fn command() -> u8 {
     let ignored_at_start: Vec<i32> = OURS.into_iter().filter(|signal| sys::is_ignored(*signal)).collect();
     fill_standard_streams();
     sys::share_one_heap();
-    let cli = match Cli::try_parse() {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let settings = match Settings::read(&Cli::command(), &arguments) {
+        Ok(settings) => settings,
+        Err(failure) => return show::failure(&failure),
+    };
+    let parsed = settings.apply(Cli::command()).try_get_matches_from(arguments);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return show::usage(&error),
     };
@@ -53,6 +70,14 @@ fn command() -> u8 {
         Command::Attach(args) => run::attach(&args),
         Command::Process(args) => run::process(&args),
         Command::System(args) => run::system(&args),
+        Command::Stats(args) => figures::stats(&args),
+        Command::Recommend(args) => figures::recommend(&args),
+        Command::Compare(args) => compare::compare(&args),
+        Command::Show(args) => past::show(&args),
+        Command::Rm(args) => past::rm(&args),
+        Command::Config(args) => settings::config(&settings, Cli::command(), args.json),
+        Command::Completions { shell } => manual::completions(Cli::command(), shell),
+        Command::Man { command } => manual::man(Cli::command(), command.as_deref()),
         Command::Export(args) => export::export(&args),
         Command::List(args) => past::list(&args),
         Command::Servers(args) => servers::servers(&args),

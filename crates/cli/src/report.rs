@@ -5,22 +5,19 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use resource_tracker::catalog::{Catalog, Settings};
-use resource_tracker::history::{self, History};
+use resource_tracker::catalog::Settings;
 use resource_tracker::output::Output;
 use resource_tracker::record::Rows;
 use resource_tracker::recording::{Head, Recording};
-use resource_tracker::report::{Context, Zone, render};
-use resource_tracker::stats::Stats;
+use resource_tracker::report::render;
 
 use crate::args::ReportArgs;
 use crate::failure::Failure;
 use crate::past;
 use crate::show;
 
-/// Earlier runs of the job that a report counts in.
+/// Earlier runs of the job that the report of `run` counts in.
 const EARLIER_RUNS: usize = 5;
 
 /// Writes a recording as a page.
@@ -30,9 +27,12 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         args.output.clone().unwrap_or_else(|| PathBuf::from(file_name(&recording.head, &args.recording)));
     let failed = |error| Failure { code: 1, hint: None, ..Failure::output(&path, error) };
     let mut output = Output::open(&path).map_err(failed)?;
-    let html = page(&recording, Settings::from_env());
+    let settings = if args.offline { Settings::offline() } else { Settings::from_env() };
+    let html = page(&recording, settings, args.history);
     output.write_all(html.as_bytes()).and_then(|()| output.commit()).map_err(failed)?;
-    if path != Path::new("-") {
+    if path != Path::new("-") && args.json {
+        show::json(&serde_json::json!({ "report": path }))?;
+    } else if path != Path::new("-") {
         show::path(&path);
     }
     if args.open && !open(&path) {
@@ -44,29 +44,12 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
 /// Writes the report of a run that has just ended.
 pub fn write(mut output: Output, rows: &Rows, head: &Head) -> io::Result<()> {
     let recording = rows.recording(head.clone())?;
-    let nobody = Settings { cache_dir: None, ..Settings::offline() };
-    output.write_all(page(&recording, nobody).as_bytes())?;
+    output.write_all(page(&recording, past::nobody(), EARLIER_RUNS).as_bytes())?;
     output.commit()
 }
 
-fn page(recording: &Recording, settings: Settings) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-    let zone = Zone::local_at(recording.head.metadata.start_time.unwrap_or(now));
-    let mut context = Context::new(recording, earlier(&recording.head), now, zone);
-    context.ask(&recording.head, &mut Catalog::new(settings));
-    render(recording, &context)
-}
-
-/// Statistics of the job's last runs that ended well, but for this one and those after it.
-fn earlier(head: &Head) -> Vec<Stats> {
-    let history = history::default_directory(|name| std::env::var_os(name)).map(History::at);
-    let run = head.run.as_ref();
-    let Some((history, job)) = history.zip(run.and_then(|run| run.job.as_deref())) else { return Vec::new() };
-    let entries = history.successful(job, usize::MAX).unwrap_or_default();
-    let before =
-        |start_time: Option<f64>| start_time.zip(head.metadata.start_time).is_some_and(|(a, b)| a < b);
-    let earlier = entries.into_iter().filter(|entry| before(entry.start_time));
-    earlier.filter_map(|entry| entry.stats).take(EARLIER_RUNS).collect()
+fn page(recording: &Recording, settings: Settings, earlier_runs: usize) -> String {
+    render(recording, &past::context(&recording.head, recording.summary(), earlier_runs, settings))
 }
 
 /// By the job's name, else the run's id, else the file's own name, with nothing that a shell or a file system minds.

@@ -4,49 +4,113 @@ use std::fs::File;
 
 use resource_tracker::cloud;
 use resource_tracker::config::Config;
+use resource_tracker::export::JsonLines;
 use resource_tracker::metric::Table;
-use resource_tracker::record;
-use resource_tracker::recording::Status;
 use resource_tracker::sampler::Sink;
 use resource_tracker::sys::Ending;
-use resource_tracker::tracker::State;
-use resource_tracker::wrap;
+use resource_tracker::wrap::{self, Beside, Done};
 
-use crate::args::{AttachArgs, PrintArgs, ProcessArgs, RunArgs, SystemArgs};
+use crate::account::Account;
+use crate::args::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs, SystemArgs};
 use crate::failure::Failure;
 use crate::keep::Keeper;
+use crate::live::Live;
+use crate::past;
 use crate::show;
-use crate::sinks::{CsvSink, CsvTables};
+use crate::sinks::{RowFormat, RowSink};
+use crate::terminal::Style;
+use crate::trend::TrendSink;
 
 /// Runs a command; its exit status.
 pub fn run(args: &RunArgs, ignored_at_start: &[i32]) -> Result<u8, Failure> {
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let (keeper, sinks) = Keeper::open(&args.record, Some(words))?;
-    let discover = || cloud::discover_in_background(args.record.offline);
-    let done = wrap::run(&args.command, args.record.config(), sinks, ignored_at_start, discover)?;
-    let (recording, warnings) =
-        keeper.finish(&done.tracker, done.pid, |run| record::set_ending(run, done.ending));
-    if !args.record.quiet {
-        show::summary(Some(done.ending), &done.tracker, &warnings, recording.as_deref());
-    }
+    let (keeper, mut sinks) = Keeper::open(&args.record, Some(words))?;
+    let mut beside = Company::start(&args.record, &mut sinks);
+    let done = wrap::run(&args.command, args.record.config(), sinks, ignored_at_start, &mut beside)?;
+    beside.tell(keeper, &done);
     Ok(match done.ending {
-        Ending::Code(code) => u8::try_from(code & 0xff).unwrap_or(1),
-        Ending::Signal(signal) => u8::try_from(128 + signal).unwrap_or(255),
+        Some(Ending::Code(code)) => u8::try_from(code & 0xff).unwrap_or(1),
+        Some(Ending::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(255),
+        None => 0,
     })
 }
 
 /// Follows a process.
 pub fn attach(args: &AttachArgs) -> Result<u8, Failure> {
-    let (keeper, sinks) = Keeper::open(&args.record, wrap::command_of(args.pid))?;
-    cloud::discover_in_background(args.record.offline);
-    let tracker = wrap::attach(args.pid, args.record.config(), sinks).map_err(Failure::without_a_job)?;
-    let (recording, warnings) = keeper.finish(&tracker, args.pid, |run| {
-        run.status = Some(if tracker.state() == State::Exited { Status::Ended } else { Status::Detached });
-    });
-    if !args.record.quiet {
-        show::summary(None, &tracker, &warnings, recording.as_deref());
-    }
+    let (keeper, mut sinks) = Keeper::open(&args.record, wrap::command_of(args.pid))?;
+    let mut beside = Company::start(&args.record, &mut sinks);
+    let done =
+        wrap::attach(args.pid, args.record.config(), sinks, &mut beside).map_err(Failure::without_a_job)?;
+    beside.tell(keeper, &done);
     Ok(0)
+}
+
+/// What of ours goes on while a job runs, and what is said at its end.
+struct Company<'a> {
+    args: &'a RecordArgs,
+    live: Option<Live>,
+    trends: TrendSink,
+}
+
+impl<'a> Company<'a> {
+    fn start(args: &'a RecordArgs, sinks: &mut Vec<Box<dyn Sink>>) -> Self {
+        let trends = TrendSink::default();
+        if !args.quiet && !args.json {
+            sinks.push(Box::new(trends.clone()));
+        }
+        let live = if args.live && !args.quiet { Live::start() } else { None };
+        let live = live.map(|(live, sink)| {
+            sinks.push(sink);
+            live
+        });
+        Self { args, live, trends }
+    }
+
+    /// Keeps the recording, and prints the summary.
+    fn tell(mut self, keeper: Keeper, done: &Done) {
+        // The line goes before anything else is said.
+        drop(self.live.take());
+        let Some(kept) = keeper.finish(done) else { return };
+        if self.args.quiet {
+            return;
+        }
+        let context = past::context(&kept.head, done.tracker.summary(), self.args.history, past::nobody());
+        let account = Account {
+            head: &kept.head,
+            context: &context,
+            trends: &self.trends.trends(),
+            recording: kept.recording.as_deref(),
+            report: kept.report.as_deref(),
+            notes: &kept.notes,
+        };
+        show::summary(&if self.args.json {
+            format!("{}\n", account.json())
+        } else {
+            account.text(Style::of_stderr())
+        });
+    }
+}
+
+impl Beside for Company<'_> {
+    fn settled(&mut self) {
+        cloud::discover_in_background(self.args.offline);
+    }
+
+    fn minds_stops(&self) -> bool {
+        self.live.is_some()
+    }
+
+    fn stopping(&mut self) {
+        if let Some(live) = &self.live {
+            live.pause();
+        }
+    }
+
+    fn continued(&mut self) {
+        if let Some(live) = &self.live {
+            live.resume();
+        }
+    }
 }
 
 /// Prints rows of a process.
@@ -58,7 +122,8 @@ pub fn process(args: &ProcessArgs) -> Result<u8, Failure> {
         ..Config::default()
     };
     let pid = args.pid.unwrap_or_else(std::os::unix::process::parent_id);
-    wrap::attach(pid, config, printer(&args.print, Table::Process)?).map_err(Failure::without_a_job)?;
+    wrap::attach(pid, config, printer(&args.print, Table::Process)?, &mut ())
+        .map_err(Failure::without_a_job)?;
     Ok(0)
 }
 
@@ -71,10 +136,9 @@ pub fn system(args: &SystemArgs) -> Result<u8, Failure> {
 
 fn printer(args: &PrintArgs, table: Table) -> Result<Vec<Box<dyn Sink>>, Failure> {
     let opened = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(std::io::Error::from);
+    let format = if args.json { RowFormat::Json(JsonLines::new(table)) } else { RowFormat::Csv(table) };
     let sink = opened
-        .and_then(|stdout| {
-            CsvSink::new(File::from(stdout), "standard output".to_owned(), CsvTables::One(table))
-        })
+        .and_then(|stdout| RowSink::new(File::from(stdout), "standard output".to_owned(), format))
         .map_err(|error| Failure::new(error, None))?;
     Ok(vec![Box::new(sink.until(args.samples))])
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use resource_tracker::catalog::{self, Answer, Catalog, Query, Server, Settings, Source};
+use resource_tracker::human;
 use serde_json::json;
 
 use crate::args::{CatalogCommand, FilterArgs, ServersArgs};
@@ -64,7 +65,7 @@ fn table(answer: &Answer) -> String {
             text("vendor_id").to_owned(),
             name_of(server),
             number("vcpus").map(|cpus| cpus.to_string()).unwrap_or_default(),
-            number("memory_amount").map(|mib| show::bytes(mib * 1_048_576.0)).unwrap_or_default(),
+            number("memory_amount").map(human::megabytes).unwrap_or_default(),
             gpus.map(|count| format!("{count} × {}", text("gpu_model"))).unwrap_or_default(),
             format!("{} {}", text("cpu_allocation"), text("cpu_architecture")),
             server.price_region().unwrap_or_default().to_owned(),

@@ -1,41 +1,44 @@
-//! Where rows go as they come: CSV on a stream.
+//! Where rows go as they come: CSV or JSON lines on a stream.
 
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
 
 use resource_tracker::csv;
+use resource_tracker::export::JsonLines;
 use resource_tracker::metric::{Row, Table};
 use resource_tracker::sampler::Sink;
 
-/// CSV rows, each written out at once.
-pub struct CsvSink {
+/// Rows, each written out at once.
+pub struct RowSink {
     file: File,
     name: String,
-    tables: CsvTables,
+    format: RowFormat,
     line: Vec<u8>,
     /// Rows that are still wanted; `None` for all.
     left: Option<u64>,
 }
 
-/// Which columns a CSV has.
-#[derive(Clone, Copy)]
-pub enum CsvTables {
-    /// One table's own.
-    One(Table),
-    /// Several, behind their prefixes.
-    Combined(&'static [Table]),
+/// How a row is written.
+pub enum RowFormat {
+    /// CSV of one table.
+    Csv(Table),
+    /// CSV of several, behind their prefixes.
+    CombinedCsv(&'static [Table]),
+    /// A JSON object a line.
+    Json(JsonLines),
 }
 
-impl CsvSink {
-    /// Writes the header.
-    pub fn new(file: File, name: String, tables: CsvTables) -> io::Result<Self> {
+impl RowSink {
+    /// Writes the header, if the format has one.
+    pub fn new(file: File, name: String, format: RowFormat) -> io::Result<Self> {
         let mut line = Vec::new();
-        match tables {
-            CsvTables::One(table) => csv::write_header(&mut line, table),
-            CsvTables::Combined(tables) => csv::write_combined_header(&mut line, tables),
+        match &format {
+            RowFormat::Csv(table) => csv::write_header(&mut line, *table),
+            RowFormat::CombinedCsv(tables) => csv::write_combined_header(&mut line, tables),
+            RowFormat::Json(_) => {}
         }
-        let mut sink = Self { file, name, tables, line, left: None };
+        let mut sink = Self { file, name, format, line, left: None };
         sink.file.write_all(&sink.line)?;
         Ok(sink)
     }
@@ -47,12 +50,13 @@ impl CsvSink {
     }
 }
 
-impl Sink for CsvSink {
+impl Sink for RowSink {
     fn take(&mut self, row: &Row) -> io::Result<ControlFlow<()>> {
         self.line.clear();
-        match self.tables {
-            CsvTables::One(table) => csv::write_row(&mut self.line, table, row),
-            CsvTables::Combined(tables) => csv::write_combined_row(&mut self.line, tables, row),
+        match &self.format {
+            RowFormat::Csv(table) => csv::write_row(&mut self.line, *table, row),
+            RowFormat::CombinedCsv(tables) => csv::write_combined_row(&mut self.line, tables, row),
+            RowFormat::Json(lines) => lines.write(&mut self.line, row),
         }
         let Some(left) = &mut self.left else {
             return self.file.write_all(&self.line).map(ControlFlow::Continue);

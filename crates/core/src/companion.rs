@@ -257,7 +257,7 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
     leave_everything();
     // Who records only the machine has no other end to wait for than its host's.
     let watched = host.as_ref().filter(|_| !orders.track_processes);
-    wait_for_stop(&signals, &mut tracker, watched);
+    wait_for_stop(&signals, &mut tracker, watched, &mut ());
     if is_alive(orders.host, host_start) {
         // The journal is the host's.
         let _ = rows.keep();
@@ -270,7 +270,7 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
 type Started = (Tracker, Rows, Run, Signals);
 
 fn start(orders: &Orders, config: Config) -> Result<Started, String> {
-    let signals = Signals::receive(&[]).map_err(|error| error.to_string())?;
+    let signals = Signals::receive(&[], false).map_err(|error| error.to_string())?;
     let run = Run {
         id: Some(orders.id.clone()),
         command: command_of(orders.pid),

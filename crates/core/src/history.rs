@@ -337,6 +337,21 @@ impl History {
         Ok(successful.take(at_most).collect())
     }
 
+    /// Statistics of the last runs of the same job that ended well before this one began, newest first.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be read.
+    pub fn earlier(&self, head: &Head, at_most: usize) -> Result<Vec<Stats>, HistoryError> {
+        let run = head.run.as_ref();
+        let Some(job) = run.and_then(|run| run.job.as_deref()) else { return Ok(Vec::new()) };
+        let is_earlier = |entry: &Entry| {
+            entry.start_time.zip(head.metadata.start_time).is_some_and(|(earlier, this)| earlier < this)
+        };
+        let entries = self.successful(job, usize::MAX)?.into_iter().filter(is_earlier);
+        Ok(entries.filter_map(|entry| entry.stats).take(at_most).collect())
+    }
+
     /// Forgets a run: its entry first, so that what is listed is complete.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ pub mod frame;
 pub mod grid;
 pub mod history;
 pub mod host;
+pub mod human;
 pub mod job;
 pub mod journal;
 pub mod ledger;

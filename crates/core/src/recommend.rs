@@ -9,6 +9,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::metric::Metric;
+use crate::recording::Run;
 use crate::stats::{Stats, StatsError, aggregate_stats};
 use crate::summary::Summary;
 
@@ -23,6 +24,9 @@ const SHORT_RUN_S: f64 = 10.0;
 
 /// From this share of a limit on, the limit and not the job decided the figure.
 const AT_LIMIT: f64 = 0.95;
+
+/// What a job that was killed for memory should get, of what it had: what it wanted is not known.
+const MORE_AFTER_A_KILL: f64 = 2.0;
 
 /// From this share of the run's time on, being held back by a CPU limit shows in its mean.
 const THROTTLED_SHARE: f64 = 0.01;
@@ -128,6 +132,17 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "warning", rename_all = "snake_case")]
 pub enum Warning {
+    /// The kernel killed the job, or a part of it, because memory ran out.
+    KilledForMemory {
+        /// The most it was seen to hold.
+        peak_mb: f64,
+        /// What there was, where that is known.
+        limit_mb: Option<f64>,
+        /// What to try next: an estimate, for nobody knows what it would have come to.
+        ask_mb: u32,
+        /// By the job's own group; else by the machine's count.
+        certain: bool,
+    },
     /// Too short to be typical.
     ShortRun {
         /// Length of the run.
@@ -169,6 +184,12 @@ pub enum Warning {
 impl std::fmt::Display for Warning {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::KilledForMemory { peak_mb, limit_mb, ask_mb, certain } => {
+                let likely = if *certain { "" } else { " most likely" };
+                write!(formatter, "it was{likely} killed for memory, at {peak_mb:.0}")?;
+                limit_mb.map_or(Ok(()), |limit_mb| write!(formatter, " of {limit_mb:.0}"))?;
+                write!(formatter, " MB: try {ask_mb} MB, an estimate")
+            }
             Self::ShortRun { duration_s } => {
                 write!(formatter, "the run took only {duration_s:.1} s, and may not be typical")
             }
@@ -233,7 +254,7 @@ pub fn advise(
     summary: &Summary,
     history: &[Stats],
     limits: Limits,
-    coverage: Option<f64>,
+    run: Option<&Run>,
 ) -> Result<Advice, RecommendError> {
     let stats = summary.stats()?;
     let resources = recommend_resources(&stats, history)?;
@@ -247,14 +268,19 @@ pub fn advise(
         gpu_mean: combined.get("process_gpu_usage", "mean"),
         vram_peak_mib: combined.get("process_gpu_vram", "max"),
     };
-    let coverage = coverage.or_else(|| summary.coverage());
-    Ok(Advice { resources, basis, warnings: warnings(summary, &stats, limits, coverage) })
+    Ok(Advice { resources, basis, warnings: warnings(summary, &stats, limits, run) })
 }
 
 /// What is weak about this run's figures.
-fn warnings(summary: &Summary, stats: &Stats, limits: Limits, coverage: Option<f64>) -> Vec<Warning> {
+fn warnings(summary: &Summary, stats: &Stats, limits: Limits, run: Option<&Run>) -> Vec<Warning> {
+    let coverage = run.and_then(|run| run.coverage).or_else(|| summary.coverage());
     let short = summary.duration_s().filter(|duration_s| *duration_s < SHORT_RUN_S);
     let peak_mb = summary.memory_peak_kib().map(|peak_kib| peak_kib / 1024.0);
+    let killed = run.and_then(|run| run.oom_kills).zip(peak_mb).map(|(kills, peak_mb)| {
+        let had_mb = limits.memory_mb.map_or(peak_mb, |limit_mb| limit_mb.max(peak_mb));
+        let (limit_mb, ask_mb) = (limits.memory_mb, round_memory(had_mb * MORE_AFTER_A_KILL));
+        Warning::KilledForMemory { peak_mb, limit_mb, ask_mb, certain: kills.certain }
+    });
     let memory = peak_mb.zip(limits.memory_mb).filter(|(peak_mb, limit_mb)| *peak_mb >= limit_mb * AT_LIMIT);
     let mean_cores = summary.of(Metric::ProcessCpu).mean();
     let cpu = mean_cores.zip(limits.cpu_cores).filter(|(mean, limit)| *mean >= limit * AT_LIMIT);
@@ -270,6 +296,7 @@ fn warnings(summary: &Summary, stats: &Stats, limits: Limits, coverage: Option<f
         _ => None,
     };
     [
+        killed,
         short.map(|duration_s| Warning::ShortRun { duration_s }),
         memory.map(|(peak_mb, limit_mb)| Warning::MemoryLimitReached { peak_mb, limit_mb }),
         cpu.map(|(mean_cores, limit_cores)| Warning::CpuLimitReached { mean_cores, limit_cores }),
@@ -381,7 +408,9 @@ mod tests {
     #[test]
     fn a_good_run_has_no_warnings_and_a_weak_one_says_why() {
         let limits = Limits { cpu_cores: Some(4.0), memory_mb: Some(1000.0) };
-        let good = advise(&summary(&[], 60.0), &[], limits, Some(0.99)).unwrap();
+        let good =
+            advise(&summary(&[], 60.0), &[], limits, Some(&Run { coverage: Some(0.99), ..Run::default() }))
+                .unwrap();
         assert_eq!((good.warnings, good.basis.runs, good.basis.duration_s), (vec![], 1, Some(60.0)));
         assert_eq!(Ok(good.resources), recommend_resources(&summary(&[], 60.0).stats().unwrap(), &[]));
 
@@ -415,7 +444,9 @@ mod tests {
         for _ in 0..5000 {
             job.add(&idle);
         }
-        let advice = advise(&job, &[], Limits::default(), Some(1.0)).unwrap();
+        let advice =
+            advise(&job, &[], Limits::default(), Some(&Run { coverage: Some(1.0), ..Run::default() }))
+                .unwrap();
         assert_eq!(advice.resources.gpu, 0);
         assert!(advice.warnings.contains(&Warning::GpuBarelyUsed { max_gpus: 0.9 }));
     }

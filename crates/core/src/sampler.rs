@@ -281,7 +281,11 @@ impl Engine {
     fn add_usage_points(&mut self, is_end: bool) -> (Option<f64>, Option<f64>) {
         let snapshot = if self.after.at == Moment::default() { &self.before } else { &self.after };
         let at = Within::at(snapshot.at.monotonic_ns);
-        let system = snapshot.cpu.and_then(|cpu| self.system_usage.add(at, cpu.busy_ns(), Counter::Stepping));
+        let system = snapshot.cpu.and_then(|cpu| {
+            let cores = self.system_usage.add(at, cpu.busy_ns(), Counter::Stepping)?;
+            // What was read late belongs to a longer time than we know of: no machine uses more CPUs than it has.
+            Some(cores.min(f64::from(cpu.cpus)))
+        });
         let was_stepping = self.before.job.is_none_or(|job| job.cpu.steps);
         let process = snapshot.job.and_then(|job| {
             let counter = match job.cpu.steps || was_stepping {

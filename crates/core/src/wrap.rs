@@ -20,6 +20,7 @@ use crate::counter::TreeCounter;
 use crate::ledger::{Reaped, Totals};
 use crate::root::Root;
 use crate::sampler::{Order, Sink, Target};
+use crate::source::cgroup::{OomKills, OomWatch};
 use crate::source::procfs::{parse_pid_io, parse_pid_status};
 use crate::sys::{self, Ended, Ending, SignalSet};
 use crate::tracker::{Tracker, TrackerError};
@@ -101,8 +102,27 @@ const PASSED_ON: [i32; 12] = [
     libc::SIGWINCH,
 ];
 
+/// What a shell, and with it a job that is a script, exits with when its command was killed by SIGKILL.
+const KILLED_SAYS_THE_SHELL: i32 = 128 + libc::SIGKILL;
+
 /// A job that has run for so long, without a signal or a child of it ending, is not about to end at once.
 const SETTLED: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// What else goes on while a job runs.
+pub trait Beside {
+    /// The job has run for a moment and is not about to end at once: the time for work that must not hold it up.
+    fn settled(&mut self) {}
+    /// Whether something of ours is on the terminal that must go before a stop.
+    fn minds_stops(&self) -> bool {
+        false
+    }
+    /// The terminal is about to stop us.
+    fn stopping(&mut self) {}
+    /// We go on.
+    fn continued(&mut self) {}
+}
+
+impl Beside for () {}
 
 /// Our signals while a job runs: received on a descriptor instead of interrupting us.
 pub(crate) struct Signals {
@@ -114,10 +134,12 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn receive(ignored_at_start: &[i32]) -> Result<Self, WrapError> {
+    pub(crate) fn receive(ignored_at_start: &[i32], stops: bool) -> Result<Self, WrapError> {
         // With SIGCHLD ignored the kernel would reap the job behind our back.
         sys::reset(libc::SIGCHLD);
-        let mut wanted: Vec<i32> = PASSED_ON.into_iter().filter(|signal| !sys::is_ignored(*signal)).collect();
+        let stops = stops.then_some(libc::SIGTSTP);
+        let wanted = PASSED_ON.into_iter().chain(stops).filter(|signal| !sys::is_ignored(*signal));
+        let mut wanted: Vec<i32> = wanted.collect();
         wanted.push(libc::SIGCHLD);
         let set = SignalSet::of(&wanted);
         let mask = set.block();
@@ -126,21 +148,22 @@ impl Signals {
     }
 }
 
-/// A command that ran, and its finished tracker.
+/// A job that ran, and its finished tracker.
 #[derive(Debug)]
 pub struct Done {
-    /// How it ended.
-    pub ending: Ending,
+    /// How it ended; `None` where only its parent is told.
+    pub ending: Option<Ending>,
     /// Its process id.
     pub pid: u32,
+    /// What the kernel killed for memory meanwhile.
+    pub oom_kills: Option<OomKills>,
     /// What was recorded.
     pub tracker: Tracker,
 }
 
 /// Runs `command` under a tracker until it ends.
 ///
-/// `ignored_at_start` are signals that were ignored when this program started, and are not any more. `once_settled`
-/// is for work that must not hold the job up, nor the end of one that ends at once.
+/// `ignored_at_start` are signals that were ignored when this program started, and are not any more.
 ///
 /// # Errors
 /// [`WrapError`] where the command does not run; once it runs, nothing of ours ends it.
@@ -149,9 +172,9 @@ pub fn run(
     config: Config,
     sinks: Vec<Box<dyn Sink>>,
     ignored_at_start: &[i32],
-    once_settled: impl FnOnce(),
+    beside: &mut dyn Beside,
 ) -> Result<Done, WrapError> {
-    let signals = Signals::receive(ignored_at_start)?;
+    let signals = Signals::receive(ignored_at_start, beside.minds_stops())?;
     let root = Root::host().map_err(|error| WrapError::Tracker(TrackerError::Host(error)))?;
     let mut tracker = Tracker::start(config, Target::Future, sinks)?;
     if config.children {
@@ -160,17 +183,16 @@ pub fn run(
     }
     let (counter, door) = if config.children { count_job(&root, config, &tracker) } else { (None, None) };
     let own_rss_kib = own_peak_rss_kib(&root);
+    let memory_watch = OomWatch::start(&root, "self");
     let child = start(command, &signals, door)?;
     let pid = child.id();
     tracker.order(Order::Adopt { pid, counter });
-    let once_settled = || {
-        once_settled();
-        sys::release_start_up_code();
-    };
-    let ended = wait_for_job(pid, &signals.descriptor, &root, &tracker, once_settled);
+    let ended = wait_for_job(pid, &signals.descriptor, &root, &tracker, beside);
     tracker.finish(Order::Ended { ended, own_rss_kib });
     reap(pid);
-    Ok(Done { ending: ended.how, pid, tracker })
+    let killed = matches!(ended.how, Ending::Signal(libc::SIGKILL) | Ending::Code(KILLED_SAYS_THE_SHELL));
+    let oom_kills = memory_watch.kills(&root, killed);
+    Ok(Done { ending: Some(ended.how), pid, oom_kills, tracker })
 }
 
 /// The counter for the job that is about to start, and what it must write to in order to be counted.
@@ -217,20 +239,23 @@ fn wait_for_job(
     signals: &OwnedFd,
     root: &Root,
     tracker: &Tracker,
-    once_settled: impl FnOnce(),
+    beside: &mut dyn Beside,
 ) -> Ended {
-    let mut once_settled = Some(once_settled);
+    let mut is_settled = false;
     loop {
         let mut fds = [PollFd::new(signals, PollFlags::IN)];
-        let timeout = once_settled.as_ref().map(|_| &SETTLED);
-        if poll(&mut fds, timeout) == Ok(0)
-            && let Some(work) = once_settled.take()
-        {
-            work();
+        let timeout = (!is_settled).then_some(&SETTLED);
+        if poll(&mut fds, timeout) == Ok(0) {
+            is_settled = true;
+            beside.settled();
+            sys::release_start_up_code();
         }
         while let Some(arrived) = sys::next_signal(signals.as_fd()) {
-            if arrived.signal != libc::SIGCHLD && !arrived.from_kernel {
-                pass_on(pid, arrived.signal);
+            match arrived.signal {
+                libc::SIGTSTP => stop_here(beside),
+                libc::SIGCHLD => {}
+                _ if arrived.from_kernel => {}
+                signal => pass_on(pid, signal),
             }
         }
         // Several ends may hide behind one SIGCHLD. An error here means that there is nothing to wait for.
@@ -242,6 +267,13 @@ fn wait_for_job(
             reap(ended.pid);
         }
     }
+}
+
+/// Stops as we would have if nobody had asked to be told.
+fn stop_here(beside: &mut dyn Beside) {
+    beside.stopping();
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+    beside.continued();
 }
 
 fn pass_on(pid: u32, signal: i32) {
@@ -302,11 +334,20 @@ pub fn command_of(pid: u32) -> Option<Vec<String>> {
 ///
 /// # Errors
 /// [`WrapError`] where it cannot be followed.
-pub fn attach(pid: u32, config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tracker, WrapError> {
-    let signals = Signals::receive(&[])?;
+pub fn attach(
+    pid: u32,
+    config: Config,
+    sinks: Vec<Box<dyn Sink>>,
+    beside: &mut dyn Beside,
+) -> Result<Done, WrapError> {
+    let signals = Signals::receive(&[], beside.minds_stops())?;
+    let root = Root::host().map_err(|error| WrapError::Tracker(TrackerError::Host(error)))?;
+    let memory_watch = OomWatch::start(&root, &pid.to_string());
     let mut tracker = Tracker::start(config, Target::Running(pid), sinks)?;
-    wait_for_stop(&signals, &mut tracker, None);
-    Ok(tracker)
+    beside.settled();
+    wait_for_stop(&signals, &mut tracker, None, beside);
+    let oom_kills = memory_watch.kills(&root, false);
+    Ok(Done { ending: None, pid, oom_kills, tracker })
 }
 
 /// Records the machine alone until we are told to stop.
@@ -314,14 +355,19 @@ pub fn attach(pid: u32, config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tra
 /// # Errors
 /// [`WrapError`] where nothing can be recorded.
 pub fn watch_machine(config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tracker, WrapError> {
-    let signals = Signals::receive(&[])?;
+    let signals = Signals::receive(&[], false)?;
     let mut tracker = Tracker::start(config, Target::None, sinks)?;
-    wait_for_stop(&signals, &mut tracker, None);
+    wait_for_stop(&signals, &mut tracker, None, &mut ());
     Ok(tracker)
 }
 
 /// Until the tracker ends, we are told to stop by a signal, or `other` becomes readable.
-pub(crate) fn wait_for_stop(signals: &Signals, tracker: &mut Tracker, other: Option<&OwnedFd>) {
+pub(crate) fn wait_for_stop(
+    signals: &Signals,
+    tracker: &mut Tracker,
+    other: Option<&OwnedFd>,
+    beside: &mut dyn Beside,
+) {
     let signals = &signals.descriptor;
     loop {
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
@@ -334,8 +380,10 @@ pub(crate) fn wait_for_stop(signals: &Signals, tracker: &mut Tracker, other: Opt
             return tracker.stop();
         }
         while let Some(arrived) = sys::next_signal(signals.as_fd()) {
-            if matches!(arrived.signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
-                return tracker.stop();
+            match arrived.signal {
+                libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT => return tracker.stop(),
+                libc::SIGTSTP => stop_here(beside),
+                _ => {}
             }
         }
     }

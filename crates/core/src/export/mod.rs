@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::csv;
 use crate::frame::{CombinedOptions, Frame, FrameError};
+use crate::metric::{Metric, Row, Table};
 use crate::recording::{Key, Recording, write_cells};
 
 /// Text is handed on in pieces of about this size.
@@ -138,6 +139,27 @@ pub fn export(
         Format::Parquet => return Err(ExportError::NotBuilt),
     }
     Ok(())
+}
+
+/// Rows of one table as they come, an object a line.
+pub struct JsonLines {
+    keys: Vec<(Metric, Key)>,
+}
+
+impl JsonLines {
+    /// For the rows of a table.
+    #[must_use]
+    pub fn new(table: Table) -> Self {
+        let key = |metric: Metric| (metric, Key::new(metric.column(), metric.decimals() == 0));
+        Self { keys: table.metrics().map(key).collect() }
+    }
+
+    /// Appends one row.
+    pub fn write(&self, out: &mut Vec<u8>, row: &Row) {
+        out.push(b'{');
+        write_cells(out, self.keys.iter().map(|(metric, key)| (key, row[*metric as usize])));
+        out.extend_from_slice(b"}\n");
+    }
 }
 
 fn write_jsonl(out: &mut impl Write, table: &Frame) -> io::Result<()> {

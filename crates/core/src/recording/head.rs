@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::source::cgroup::OomKills;
+
 /// The version of the snapshot schema that is read and written here.
 pub const VERSION: u64 = 1;
 
@@ -115,6 +117,9 @@ pub struct Run {
     /// The signal that ended the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// What the kernel killed for memory while it ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oom_kills: Option<OomKills>,
     /// Where its CPU time was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_source: Option<String>,

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use crate::recommend::Advice;
 use crate::recording::Head;
 
-use super::format::{self, Scale};
 use super::html::Text;
 use super::{Context, Standing, limits, money, snippets};
+use crate::human::{self as format, Scale};
 
 /// Writes the section.
 pub(super) fn write(html: &mut String, head: &Head, context: &Context) {

@@ -3,7 +3,7 @@
 //! In:  the largest value or the stretch of time to show. Out: where the marks are and what they say.
 //! `page.js` does the same when it zooms; the browser test holds both against each other.
 
-use super::format::{Scale, Zone};
+use crate::human::{Scale, Zone};
 
 /// Marks up the side.
 #[derive(Clone, Debug, PartialEq)]

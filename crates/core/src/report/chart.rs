@@ -10,10 +10,10 @@
 use std::fmt::Write as _;
 
 use super::axis::{self, Side};
-use super::format::Zone;
 use super::html::Text;
 use super::plots::{Line, Plot};
 use super::timeline::{Group, Level, Timeline};
+use crate::human::Zone;
 
 /// Steps of a series that are drawn at first: about one for two pixels of a usual chart.
 const DRAWN: usize = 480;
@@ -264,7 +264,7 @@ fn write_table(html: &mut String, plot: &Plot) {
             show(line.max),
         );
         if totals {
-            let total = line.total.map_or_else(String::new, |total| super::format::Scale::Bytes.show(total));
+            let total = line.total.map_or_else(String::new, |total| crate::human::Scale::Bytes.show(total));
             let _ = write!(html, "<td>{total}</td>");
         }
         html.push_str("</tr>");

@@ -10,8 +10,8 @@ use crate::recording::Head;
 use crate::stats::{Stats, aggregate_stats};
 use crate::summary::Summary;
 
-use super::format::{self, Scale};
 use super::{Context, plots};
+use crate::human::{self as format, Scale};
 
 /// A row of the table: a column of the statistics, or what else the summary knows of its total.
 struct Figure {

@@ -14,7 +14,6 @@ mod advice;
 mod axis;
 mod chart;
 mod figures;
-mod format;
 mod html;
 mod money;
 mod page;
@@ -22,7 +21,7 @@ mod plots;
 mod snippets;
 mod timeline;
 
-pub use format::Zone;
+pub use crate::human::Zone;
 
 use crate::catalog::{Answer, Catalog, InstancePrice, Query, RunCost, Server};
 use crate::recommend::{Advice, Limits, RecommendError, advise};
@@ -76,23 +75,17 @@ pub enum Servers {
     Answered(Box<Answer>),
 }
 
-impl Zone {
-    /// That of this machine at a moment; Greenwich where it cannot be told.
-    #[must_use]
-    pub fn local_at(unix_s: f64) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "`as` stops at the ends, which no clock shows")]
-        let found = crate::sys::local_zone(unix_s as i64);
-        found.map_or_else(Self::utc, |(offset_s, abbreviation)| Self { offset_s, abbreviation })
-    }
-}
-
 impl Context {
     /// All that a recording itself says. Servers and prices are for [`Context::ask`].
     #[must_use]
     pub fn new(recording: &Recording, history: Vec<Stats>, made_at: f64, zone: Zone) -> Self {
-        let summary = recording.summary();
-        let coverage = recording.head.run.as_ref().and_then(|run| run.coverage);
-        let advice = advise(&summary, &history, limits(&recording.head), coverage);
+        Self::of(&recording.head, recording.summary(), history, made_at, zone)
+    }
+
+    /// The same from a recording's head and running figures, where its rows are not at hand.
+    #[must_use]
+    pub fn of(head: &Head, summary: Summary, history: Vec<Stats>, made_at: f64, zone: Zone) -> Self {
+        let advice = advise(&summary, &history, limits(head), head.run.as_ref());
         Self {
             made_at,
             zone,
@@ -139,7 +132,8 @@ impl Context {
     }
 
     /// What a run of this length costs here, and on a server.
-    fn cost(&self, server: Option<&Server>) -> RunCost {
+    #[must_use]
+    pub fn cost(&self, server: Option<&Server>) -> RunCost {
         let duration_s = self.summary.duration_s().unwrap_or(f64::NAN);
         RunCost::new(duration_s, self.price.as_ref(), server)
     }

@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use crate::catalog::{Answer, Server, Source};
 use crate::recording::Head;
 
-use super::format::{self, Scale};
 use super::html::{Text, text};
 use super::page::Facts;
 use super::{Context, Servers, cloud};
+use crate::human::{self as format, Scale};
 
 /// The cloud it ran in, and the cost of the run there.
 pub(super) fn add_cloud(facts: &mut Facts, head: &Head, context: &Context) {

@@ -12,9 +12,9 @@ use crate::metric::Metric;
 use crate::record::PROGRAM_VERSION;
 use crate::recording::{Head, Recording, Status};
 
-use super::format::{self, Scale};
 use super::html::{Text, text};
 use super::{Context, Standing, advice, chart, figures, limits, money, plots};
+use crate::human::{self as format, Scale};
 
 const CSS: &str = include_str!("page.css");
 const JS: &str = include_str!("page.js");
@@ -122,7 +122,7 @@ fn ending(head: &Head, context: &Context) -> String {
             let signal = signal.unwrap_or_default();
             format!(
                 "by signal {signal}{}{after}",
-                signal_name(signal).map_or_else(String::new, |name| format!(" ({name})"))
+                format::signal_name(signal).map_or_else(String::new, |name| format!(" ({name})"))
             )
         }
         (Standing::Failed, _) => {
@@ -142,25 +142,6 @@ fn ending(head: &Head, context: &Context) -> String {
         }
         (Standing::Finished, _) => after.trim().to_owned(),
     }
-}
-
-/// Signals that end jobs, by `signal(7)`; the numbers are the same on all Linux machines we run on.
-fn signal_name(signal: i32) -> Option<&'static str> {
-    let names = [
-        (1, "SIGHUP"),
-        (2, "SIGINT"),
-        (3, "SIGQUIT"),
-        (4, "SIGILL"),
-        (6, "SIGABRT"),
-        (7, "SIGBUS"),
-        (8, "SIGFPE"),
-        (9, "SIGKILL"),
-        (11, "SIGSEGV"),
-        (13, "SIGPIPE"),
-        (15, "SIGTERM"),
-        (24, "SIGXCPU"),
-    ];
-    names.into_iter().find(|(number, _)| *number == signal).map(|(_, name)| name)
 }
 
 /// The four figures that people look for first.

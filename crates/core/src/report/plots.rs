@@ -10,8 +10,8 @@ use crate::metric::{Kind, Metric, Table, Unit};
 use crate::recording::Recording;
 use crate::summary::Summary;
 
-use super::format::Scale;
 use super::timeline::{Clock, Series, Timeline};
+use crate::human::Scale;
 
 /// A rate is taken over this long at least: what a job writes in its last 2 ms is no 500 MB/s.
 const SHORTEST_RATE_S: f64 = 0.1;

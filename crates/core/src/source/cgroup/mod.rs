@@ -5,10 +5,12 @@
 
 mod job_group;
 mod limits;
+mod oom;
 
 pub use job_group::JobGroup;
 pub(crate) use limits::count_cpus;
 pub use limits::{Limits, read_limits};
+pub use oom::{OomKills, OomWatch};
 
 use crate::error::SourceError;
 use crate::root::{Kept, Root, Shape};

@@ -5,7 +5,7 @@
 
 /// How the values of a chart or a figure are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scale {
+pub enum Scale {
     /// CPUs or GPUs kept busy.
     Cores,
     /// Things.
@@ -21,7 +21,8 @@ const RATES: [&str; 6] = ["B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"];
 
 impl Scale {
     /// Name of this scale in `page.js`.
-    pub(super) fn key(self) -> &'static str {
+    #[must_use]
+    pub fn key(self) -> &'static str {
         match self {
             Self::Cores => "cores",
             Self::Count => "count",
@@ -31,7 +32,8 @@ impl Scale {
     }
 
     /// The unit in which a value of this size is best shown: its size in base units, and its name.
-    pub(super) fn unit(self, value: f64) -> (f64, &'static str) {
+    #[must_use]
+    pub fn unit(self, value: f64) -> (f64, &'static str) {
         let (base, names) = match self {
             Self::Cores | Self::Count => return (1.0, ""),
             Self::Bytes => (1024.0, BYTES),
@@ -49,7 +51,8 @@ impl Scale {
     }
 
     /// A value with its unit.
-    pub(super) fn show(self, value: f64) -> String {
+    #[must_use]
+    pub fn show(self, value: f64) -> String {
         let (factor, unit) = self.unit(value);
         let scaled = value / factor;
         let decimals = match self {
@@ -73,7 +76,8 @@ fn decimals(value: f64) -> usize {
 }
 
 /// A length of time in its two largest units.
-pub(super) fn duration(seconds: f64) -> String {
+#[must_use]
+pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "unknown".to_owned();
     }
@@ -97,7 +101,8 @@ pub(super) fn duration(seconds: f64) -> String {
 }
 
 /// USD with at least two digits that count.
-pub(super) fn usd(amount: f64) -> String {
+#[must_use]
+pub fn usd(amount: f64) -> String {
     let sign = if amount < 0.0 { "-" } else { "" };
     let size = amount.abs();
     let decimals = match size {
@@ -116,12 +121,14 @@ pub(super) fn usd(amount: f64) -> String {
 }
 
 /// MB (1024² bytes) as the recommendation counts them.
-pub(super) fn megabytes(mb: f64) -> String {
+#[must_use]
+pub fn megabytes(mb: f64) -> String {
     Scale::Bytes.show(mb * 1_048_576.0)
 }
 
 /// A share of 1.
-pub(super) fn percent(share: f64) -> String {
+#[must_use]
+pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 0.95 { "under 1 %".to_owned() } else { format!("{percent:.0} %") }
 }
@@ -133,6 +140,26 @@ pub(super) fn percent(share: f64) -> String {
 )]
 fn whole(value: f64) -> u64 {
     value.round() as u64
+}
+
+/// Signals that end jobs, by `signal(7)`; the numbers are the same on all Linux machines we run on.
+#[must_use]
+pub fn signal_name(signal: i32) -> Option<&'static str> {
+    let names = [
+        (1, "SIGHUP"),
+        (2, "SIGINT"),
+        (3, "SIGQUIT"),
+        (4, "SIGILL"),
+        (6, "SIGABRT"),
+        (7, "SIGBUS"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (11, "SIGSEGV"),
+        (13, "SIGPIPE"),
+        (15, "SIGTERM"),
+        (24, "SIGXCPU"),
+    ];
+    names.into_iter().find(|(number, _)| *number == signal).map(|(_, name)| name)
 }
 
 /// Where the clock on the wall stands: one offset for the whole page, which is named beside every moment.
@@ -151,8 +178,17 @@ impl Zone {
         Self { offset_s: 0, abbreviation: "UTC".to_owned() }
     }
 
+    /// That of this machine at a moment; Greenwich where it cannot be told.
+    #[must_use]
+    pub fn local_at(unix_s: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "`as` stops at the ends, which no clock shows")]
+        let found = crate::sys::local_zone(unix_s as i64);
+        found.map_or_else(Self::utc, |(offset_s, abbreviation)| Self { offset_s, abbreviation })
+    }
+
     /// `CET (UTC+01:00)`, or as much of it as says something.
-    pub(super) fn name(&self) -> String {
+    #[must_use]
+    pub fn name(&self) -> String {
         let (sign, size) = (if self.offset_s < 0 { '-' } else { '+' }, self.offset_s.unsigned_abs() / 60);
         let offset = match size {
             0 => "UTC".to_owned(),
@@ -164,7 +200,8 @@ impl Zone {
     }
 
     /// Date and time at a moment.
-    pub(super) fn at(&self, unix_s: f64) -> Option<Civil> {
+    #[must_use]
+    pub fn at(&self, unix_s: f64) -> Option<Civil> {
         let local_s = unix_s + f64::from(self.offset_s);
         // Years 1970 to 9999; what lies outside is no date of a run.
         (0.0..253_402_300_800.0).contains(&local_s).then(|| Civil::new(local_s))
@@ -173,7 +210,7 @@ impl Zone {
 
 /// A date and a time of day.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Civil {
+pub struct Civil {
     year: u64,
     month: u64,
     day: u64,
@@ -205,33 +242,39 @@ impl Civil {
     }
 
     /// `2025-03-12 14:21:25`
-    pub(super) fn date_time(&self) -> String {
+    #[must_use]
+    pub fn date_time(&self) -> String {
         format!("{:04}-{:02}-{:02} {}", self.year, self.month, self.day, self.clock())
     }
 
     /// `14:21:25`
-    pub(super) fn clock(&self) -> String {
+    #[must_use]
+    pub fn clock(&self) -> String {
         format!("{}:{:02}", self.minutes(), self.second_of_day % 60)
     }
 
     /// `14:21`
-    pub(super) fn minutes(&self) -> String {
+    #[must_use]
+    pub fn minutes(&self) -> String {
         format!("{:02}:{:02}", self.second_of_day / 3600, self.second_of_day / 60 % 60)
     }
 
     /// `14:21:25.250`
-    pub(super) fn fine(&self) -> String {
+    #[must_use]
+    pub fn fine(&self) -> String {
         format!("{}.{:03}", self.clock(), self.milliseconds)
     }
 
     /// `12 Mar`
-    pub(super) fn day(&self) -> String {
+    #[must_use]
+    pub fn day(&self) -> String {
         let month = usize::try_from(self.month - 1).ok().and_then(|month| MONTHS.get(month));
         format!("{} {}", self.day, month.unwrap_or(&""))
     }
 
     /// The first moment of a day.
-    pub(super) fn is_midnight(&self) -> bool {
+    #[must_use]
+    pub fn is_midnight(&self) -> bool {
         self.second_of_day == 0
     }
 }

@@ -1,0 +1,297 @@
+//! A run in a few lines: the summary of `run` and `attach`, and what `show` prints. The same as JSON.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use resource_tracker::catalog::{RunCost, Server};
+use resource_tracker::human::{self, Scale};
+use resource_tracker::metric::Metric;
+use resource_tracker::recommend::{Advice, Warning};
+use resource_tracker::recording::{Head, Run, Status};
+use resource_tracker::report::{Context, limits};
+use resource_tracker::summary::Moments;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::show::{self, SCHEMA_VERSION};
+use crate::terminal::{Style, Tone};
+use crate::trend::{Trend, Trends};
+
+/// Bars of a course.
+const BARS: usize = 16;
+const KIB: f64 = 1024.0;
+const MIB: f64 = 1_048_576.0;
+
+/// All that is told about a run.
+pub struct Account<'a> {
+    pub head: &'a Head,
+    pub context: &'a Context,
+    pub trends: &'a Trends,
+    pub recording: Option<&'a Path>,
+    pub report: Option<&'a Path>,
+    /// What did not go as it should.
+    pub notes: &'a [String],
+}
+
+/// A mean and a peak with what there was.
+#[derive(Serialize)]
+struct Used {
+    mean: Option<f64>,
+    peak: Option<f64>,
+    limit: Option<f64>,
+}
+
+impl Account<'_> {
+    fn run(&self) -> Option<&Run> {
+        self.head.run.as_ref()
+    }
+
+    fn of(&self, metric: Metric) -> &Moments {
+        self.context.summary.of(metric)
+    }
+
+    fn wall_s(&self) -> Option<f64> {
+        self.of(Metric::Elapsed).sum().or_else(|| self.context.summary.duration_s())
+    }
+
+    fn cpu_cores(&self) -> Used {
+        let cpu = self.of(Metric::ProcessCpu);
+        Used { mean: cpu.mean(), peak: cpu.max(), limit: limits(self.head).cpu_cores }
+    }
+
+    fn memory_bytes(&self) -> Used {
+        Used {
+            mean: self.of(Metric::ProcessMemory).mean().map(|kib| kib * KIB),
+            peak: self.context.summary.memory_peak_kib().map(|kib| kib * KIB),
+            limit: limits(self.head).memory_mb.map(|mib| mib * MIB),
+        }
+    }
+
+    /// A machine without a GPU has nothing to say about it.
+    fn has_gpu(&self) -> bool {
+        let gpus = self.head.server_info.as_ref().and_then(|info| info.get("gpu_count")?.as_u64());
+        gpus.is_some_and(|gpus| gpus > 0) || self.of(Metric::ProcessGpu).max().is_some_and(|max| max > 0.0)
+    }
+
+    fn advice(&self) -> Option<&Advice> {
+        self.context.advice.as_ref().ok()
+    }
+
+    fn coverage(&self) -> Option<f64> {
+        self.context.summary.coverage().or_else(|| self.run()?.coverage)
+    }
+
+    fn cost(&self) -> RunCost {
+        self.context.cost(self.context.server())
+    }
+
+    /// As JSON; `docs/json.md` describes it.
+    pub fn json(&self) -> Value {
+        let run = self.run().cloned().unwrap_or_default();
+        let sum = |metric| self.of(metric).sum();
+        let gpu = self.has_gpu().then(|| {
+            let (use_, vram) = (self.of(Metric::ProcessGpu), self.of(Metric::ProcessVram));
+            json!({
+                "mean": use_.mean(), "peak": use_.max(),
+                "vram_mean_bytes": vram.mean().map(|mib| mib * MIB), "vram_peak_bytes": vram.max().map(|mib| mib * MIB),
+            })
+        });
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "id": run.id,
+            "job": run.job,
+            "command": run.command,
+            "host": run.host,
+            "tags": run.tags,
+            "status": run.status,
+            "exit_code": run.exit_code,
+            "signal": run.signal,
+            "oom_kills": run.oom_kills,
+            "start_time": self.head.metadata.start_time,
+            "wall_seconds": self.wall_s(),
+            "cpu_seconds": self.context.summary.cpu_seconds(),
+            "cpu_cores": self.cpu_cores(),
+            "memory_bytes": self.memory_bytes(),
+            "disk_bytes": { "read": sum(Metric::ProcessRead), "written": sum(Metric::ProcessWrite) },
+            "system_network_bytes": { "received": sum(Metric::NetRecv), "sent": sum(Metric::NetSent) },
+            "gpu": gpu,
+            "recommendation": self.advice(),
+            "server": self.context.server(),
+            "cost": self.cost(),
+            "tracker": {
+                "cpu_seconds": sum(Metric::TrackerCpu),
+                "memory_bytes": self.of(Metric::TrackerMemory).max().map(|kib| kib * KIB),
+                "coverage": self.coverage(),
+                "cpu_source": run.cpu_source,
+            },
+            "recording": self.recording,
+            "report": self.report,
+            "notes": self.notes,
+        })
+    }
+
+    /// As text.
+    pub fn text(&self, style: Style) -> String {
+        let mut text = format!("resource-tracker: {}\n", self.headline(style));
+        let mut line = |label: &str, value: Option<String>| {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                let _ = writeln!(text, "  {}{value}", style.tone(Tone::Quiet, format_args!("{label:<11}")));
+            }
+        };
+        line("CPU", self.cpu_line(style));
+        line("memory", self.memory_line(style));
+        let moved = |read, written, words: [&str; 2]| {
+            let (read, written) = (self.of(read).sum()?, self.of(written).sum()?);
+            Some(format!(
+                "{} {}, {} {}",
+                Scale::Bytes.show(read),
+                words[0],
+                Scale::Bytes.show(written),
+                words[1]
+            ))
+        };
+        line("disk", moved(Metric::ProcessRead, Metric::ProcessWrite, ["read", "written"]));
+        let network = moved(Metric::NetRecv, Metric::NetSent, ["received", "sent"]);
+        line("network", network.map(|moved| format!("{moved} (whole machine)")));
+        line("GPU", self.has_gpu().then(|| self.gpu_line()).flatten());
+        line("next time", self.advice().map(|advice| needs(advice, self.was_killed_for_memory())));
+        line("server", self.context.server().map(|server| self.server_line(server)));
+        line("cost", self.cost_line());
+        line("tracker", self.tracker_line());
+        line("recording", self.recording.map(|path| path.display().to_string()));
+        line("report", self.report.map(|path| path.display().to_string()));
+        let warnings = self.advice().map(|advice| advice.warnings.as_slice()).unwrap_or_default();
+        // That a run was short is seen in the first line.
+        let warnings = warnings.iter().filter(|warning| !matches!(warning, Warning::ShortRun { .. }));
+        for note in self.notes.iter().cloned().chain(warnings.map(ToString::to_string)) {
+            let _ = writeln!(text, "resource-tracker: {} {note}", style.tone(Tone::Bad, "warning:"));
+        }
+        text
+    }
+
+    fn was_killed_for_memory(&self) -> bool {
+        let run = self.run();
+        run.is_some_and(|run| run.oom_kills.is_some() && run.status != Some(Status::Finished))
+    }
+
+    /// How it ended, and after how long.
+    fn headline(&self, style: Style) -> String {
+        let run = self.run();
+        let ended = match run.and_then(|run| run.status.as_ref()) {
+            _ if self.was_killed_for_memory() => {
+                let certain = run.and_then(|run| run.oom_kills).is_some_and(|kills| kills.certain);
+                let how = if certain { "killed for memory" } else { "killed, most likely for memory," };
+                style.tone(Tone::Bad, how)
+            }
+            Some(Status::Finished) => style.tone(Tone::Good, "finished"),
+            Some(Status::Failed) => {
+                let code = run.and_then(|run| run.exit_code).unwrap_or_default();
+                style.tone(Tone::Bad, format_args!("failed with exit code {code}"))
+            }
+            Some(Status::Killed) => {
+                let signal = run.and_then(|run| run.signal).unwrap_or_default();
+                let name = human::signal_name(signal).map_or_else(String::new, |name| format!(" ({name})"));
+                style.tone(Tone::Bad, format_args!("ended by signal {signal}{name}"))
+            }
+            Some(Status::Ended) => "the process ended".to_owned(),
+            Some(Status::Detached) => "stopped following".to_owned(),
+            Some(Status::TrackerDied) => style.tone(Tone::Bad, "the tracker was killed"),
+            Some(Status::Running) => "running".to_owned(),
+            Some(Status::Other(word)) => show::one_line(word, 40),
+            None => "recorded".to_owned(),
+        };
+        let after =
+            self.wall_s().map_or_else(String::new, |wall_s| format!(" after {}", human::duration(wall_s)));
+        format!("{ended}{after}")
+    }
+
+    fn cpu_line(&self, style: Style) -> Option<String> {
+        let used = self.cpu_cores();
+        let (mean, peak) = (used.mean?, used.peak?);
+        let share = used.limit.map_or_else(String::new, |limit| {
+            format!(
+                ", {} of {} CPU{}",
+                human::percent(mean / limit),
+                number(limit),
+                if limit == 1.0 { "" } else { "s" }
+            )
+        });
+        let spent = self.context.summary.cpu_seconds();
+        let spent = spent.map_or_else(String::new, |cpu_s| format!(", {cpu_s:.2} s in all"));
+        Some(with_course(format!("{mean:.2} mean, {peak:.2} peak{share}{spent}"), &self.trends.cpu, style))
+    }
+
+    fn memory_line(&self, style: Style) -> Option<String> {
+        let used = self.memory_bytes();
+        let (mean, peak) = (used.mean?, used.peak?);
+        let share = used.limit.map_or_else(String::new, |limit| {
+            format!(", {} of {}", human::percent(peak / limit), Scale::Bytes.show(limit))
+        });
+        let text = format!("{} mean, {} peak{share}", Scale::Bytes.show(mean), Scale::Bytes.show(peak));
+        Some(with_course(text, &self.trends.memory, style))
+    }
+
+    fn gpu_line(&self) -> Option<String> {
+        let (use_, vram) = (self.of(Metric::ProcessGpu), self.of(Metric::ProcessVram));
+        let vram =
+            vram.max().map_or_else(String::new, |mib| format!(", {} VRAM at most", human::megabytes(mib)));
+        Some(format!("{:.2} mean, {:.2} peak{vram}", use_.mean()?, use_.max()?))
+    }
+
+    fn server_line(&self, server: &Server) -> String {
+        let price =
+            server.ondemand_usd().map_or_else(String::new, |usd| format!(" at {} an hour", human::usd(usd)));
+        let run = self.cost().recommended;
+        let run = run.map_or_else(String::new, |cost| format!(", {} for such a run", human::usd(cost.usd)));
+        format!("{} {}{price}{run}", server.vendor_id(), server.name())
+    }
+
+    fn cost_line(&self) -> Option<String> {
+        let cost = self.cost();
+        let here = cost.current?;
+        let saved = cost.savings.filter(|savings| savings.percent >= 1.0);
+        let saved =
+            saved.map_or_else(String::new, |savings| format!("; {:.0} % could be saved", savings.percent));
+        Some(format!("{} at {} an hour{saved}", human::usd(here.usd), human::usd(here.usd_per_hour)))
+    }
+
+    fn tracker_line(&self) -> Option<String> {
+        let source = self.run().and_then(|run| run.cpu_source.as_deref()).unwrap_or("procfs");
+        let coverage = match self.coverage() {
+            Some(coverage) => format!("saw {:.1} % of the CPU time ({source})", coverage * 100.0),
+            None => format!("coverage unknown ({source})"),
+        };
+        let own_s = self.of(Metric::TrackerCpu).sum()?;
+        let own = self.of(Metric::TrackerMemory).max();
+        let own = own.map_or_else(String::new, |kib| format!(", {}", Scale::Bytes.show(kib * KIB)));
+        Some(format!("{:.1} ms of CPU{own}; {coverage}", own_s * 1e3))
+    }
+}
+
+/// What to ask for, in the words of a job's request.
+pub fn needs(advice: &Advice, killed_for_memory: bool) -> String {
+    let needs = advice.resources;
+    let memory_mb =
+        if killed_for_memory { asked_after_a_kill(advice) } else { None }.unwrap_or(needs.memory_mb);
+    let gpu =
+        if needs.gpu > 0 { format!(", {} GPU, {} MB VRAM", needs.gpu, needs.vram_mb) } else { String::new() };
+    let runs =
+        if advice.basis.runs > 1 { format!(" (from {} runs)", advice.basis.runs) } else { String::new() };
+    format!("{} CPU, {memory_mb} MB memory{gpu}{runs}", needs.cpu)
+}
+
+fn asked_after_a_kill(advice: &Advice) -> Option<u32> {
+    advice.warnings.iter().find_map(|warning| match warning {
+        Warning::KilledForMemory { ask_mb, .. } => Some(*ask_mb),
+        _ => None,
+    })
+}
+
+fn with_course(text: String, trend: &Trend, style: Style) -> String {
+    let bars = if style.bars { trend.bars(BARS) } else { String::new() };
+    if bars.is_empty() { text } else { format!("{text:<58} {bars}") }
+}
+
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}

@@ -1,0 +1,253 @@
+//! `compare`: runs side by side, and which differences mean something.
+//!
+//! Each run is held against the first. A difference is marked where it is beyond what runs of the same job differ by
+//! anyway: twice the standard deviation of the earlier ones, where there are three at least.
+
+use resource_tracker::history::Entry;
+use resource_tracker::human::{self, Scale};
+use resource_tracker::metric::Metric;
+use resource_tracker::recording::{Recording, Status};
+use resource_tracker::summary::Summary;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::args::CompareArgs;
+use crate::failure::Failure;
+use crate::past;
+use crate::show::{self, Table};
+
+/// Runs of a job that say something about its spread.
+const ENOUGH_RUNS: usize = 3;
+/// Standard deviations that runs of one job rarely go beyond.
+const BEYOND: f64 = 2.0;
+
+/// A figure that runs are compared by.
+struct Figure {
+    name: &'static str,
+    key: &'static str,
+    show: fn(f64) -> String,
+    of: fn(&Summary) -> Option<f64>,
+    /// The same in the history, which keeps the usual statistics only.
+    kept: fn(&Entry) -> Option<f64>,
+}
+
+fn bytes(value: f64) -> String {
+    Scale::Bytes.show(value)
+}
+
+fn cores(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+const FIGURES: [Figure; 8] = [
+    Figure {
+        name: "time",
+        key: "wall_seconds",
+        show: human::duration,
+        of: Summary::duration_s,
+        kept: |run| run.duration_s,
+    },
+    Figure {
+        name: "CPU time",
+        key: "cpu_seconds",
+        show: human::duration,
+        of: Summary::cpu_seconds,
+        kept: |run| Some(run.stats.as_ref()?.get("process_cpu_usage", "mean")? * run.duration_s?),
+    },
+    Figure {
+        name: "CPU mean",
+        key: "cpu_mean_cores",
+        show: cores,
+        of: |run| run.of(Metric::ProcessCpu).mean(),
+        kept: |run| run.stats.as_ref()?.get("process_cpu_usage", "mean"),
+    },
+    Figure {
+        name: "memory peak",
+        key: "memory_peak_bytes",
+        show: bytes,
+        of: |run| run.memory_peak_kib().map(|kib| kib * 1024.0),
+        kept: |run| run.stats.as_ref()?.get("process_memory", "max").map(|kib| kib * 1024.0),
+    },
+    Figure {
+        name: "disk read",
+        key: "disk_read_bytes",
+        show: bytes,
+        of: |run| run.of(Metric::ProcessRead).sum(),
+        kept: |_| None,
+    },
+    Figure {
+        name: "disk written",
+        key: "disk_written_bytes",
+        show: bytes,
+        of: |run| run.of(Metric::ProcessWrite).sum(),
+        kept: |_| None,
+    },
+    Figure {
+        name: "net received",
+        key: "system_net_received_bytes",
+        show: bytes,
+        of: |run| run.of(Metric::NetRecv).sum(),
+        kept: |run| run.stats.as_ref()?.get("system_net_recv_bytes", "sum"),
+    },
+    Figure {
+        name: "net sent",
+        key: "system_net_sent_bytes",
+        show: bytes,
+        of: |run| run.of(Metric::NetSent).sum(),
+        kept: |run| run.stats.as_ref()?.get("system_net_sent_bytes", "sum"),
+    },
+];
+
+/// A run's value, and how it differs from the first run's.
+#[derive(Serialize)]
+struct Cell {
+    value: Option<f64>,
+    change_percent: Option<f64>,
+    /// Beyond the spread of the job's runs; `None` where that is not known.
+    is_beyond_spread: Option<bool>,
+}
+
+/// A figure of all runs.
+struct Compared {
+    name: &'static str,
+    key: &'static str,
+    show: fn(f64) -> String,
+    cells: Vec<Cell>,
+}
+
+/// Compares runs.
+pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
+    let runs = args.recordings.iter().map(|name| past::load(name)).collect::<Result<Vec<_>, _>>()?;
+    let summaries: Vec<_> = runs.iter().map(Recording::summary).collect();
+    let earlier = earlier_runs(&runs);
+    let costs: Vec<Option<f64>> =
+        runs.iter().zip(&summaries).map(|(run, summary)| cost(run, summary)).collect();
+    let mut rows: Vec<Compared> = Vec::new();
+    for figure in &FIGURES {
+        let values: Vec<_> = summaries.iter().map(figure.of).collect();
+        let spread = spread(&earlier.iter().filter_map(figure.kept).collect::<Vec<_>>());
+        rows.push(Compared {
+            name: figure.name,
+            key: figure.key,
+            show: figure.show,
+            cells: cells(&values, spread),
+        });
+    }
+    if costs.iter().any(Option::is_some) {
+        rows.push(Compared { name: "cost", key: "cost_usd", show: human::usd, cells: cells(&costs, None) });
+    }
+    let names: Vec<String> =
+        runs.iter().zip(&args.recordings).map(|(run, asked)| name_of(run, asked)).collect();
+    if args.json {
+        let figures: serde_json::Map<String, serde_json::Value> =
+            rows.iter().map(|row| (row.key.to_owned(), json!(row.cells))).collect();
+        return show::json(&json!({ "runs": names, "earlier_runs": earlier.len(), "figures": figures }));
+    }
+    show::text(&text(&names, &rows, earlier.len()))
+}
+
+fn text(names: &[String], rows: &[Compared], earlier: usize) -> String {
+    let heads = names.iter().enumerate().flat_map(|(number, name)| {
+        let value = format!(">{}", show::one_line(name, 24));
+        if number == 0 { vec![value] } else { vec![value, ">change".to_owned()] }
+    });
+    let heads: Vec<String> = std::iter::once(String::new()).chain(heads).collect();
+    let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
+    for Compared { name, show, cells, .. } in rows {
+        let mut row = vec![(*name).to_owned()];
+        for (number, cell) in cells.iter().enumerate() {
+            row.push(cell.value.map(show).unwrap_or_default());
+            if number > 0 {
+                let mark = if cell.is_beyond_spread == Some(true) { " *" } else { "" };
+                row.push(
+                    cell.change_percent.map(|percent| format!("{percent:+.1} %{mark}")).unwrap_or_default(),
+                );
+            }
+        }
+        table.row(row);
+    }
+    let spread = if earlier < ENOUGH_RUNS {
+        "no difference is marked: too few earlier runs of the job to know its spread".to_owned()
+    } else {
+        format!("* beyond the spread of {earlier} earlier runs of the job")
+    };
+    format!("{table}\n{spread}\n")
+}
+
+/// The values of a figure against the first of them.
+fn cells(values: &[Option<f64>], spread: Option<f64>) -> Vec<Cell> {
+    let first = values.first().copied().flatten();
+    let cell = |(number, value): (usize, &Option<f64>)| {
+        let both = first.zip(*value).filter(|_| number > 0);
+        Cell {
+            value: *value,
+            change_percent: both
+                .filter(|(first, _)| *first != 0.0)
+                .map(|(first, value)| (value / first - 1.0) * 100.0),
+            is_beyond_spread: both.zip(spread).map(|((first, value), spread)| (value - first).abs() > spread),
+        }
+    };
+    values.iter().enumerate().map(cell).collect()
+}
+
+/// How far apart runs of one job lie; `None` where there are too few to tell.
+fn spread(values: &[f64]) -> Option<f64> {
+    if values.len() < ENOUGH_RUNS {
+        return None;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a few runs")]
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    Some(variance.sqrt() * BEYOND)
+}
+
+/// Runs of the same jobs in the history that ended well, but for those that are compared.
+fn earlier_runs(runs: &[Recording]) -> Vec<Entry> {
+    let of = |recording: &Recording| recording.head.run.clone().unwrap_or_default();
+    let compared: Vec<_> = runs.iter().filter_map(|recording| of(recording).id).collect();
+    let jobs: Vec<_> = runs.iter().filter_map(|recording| of(recording).job).collect();
+    let entries = past::history().and_then(|history| history.list().ok()).unwrap_or_default().entries;
+    let counts = |entry: &Entry| {
+        entry.status == Some(Status::Finished)
+            && entry.job.as_ref().is_some_and(|job| jobs.contains(job))
+            && !compared.contains(&entry.id)
+    };
+    entries.into_iter().filter(counts).collect()
+}
+
+/// What the run cost where it ran, by the catalogue in this program.
+fn cost(recording: &Recording, summary: &Summary) -> Option<f64> {
+    let context = past::context(&recording.head, summary.clone(), 0, past::nobody());
+    Some(context.cost(None).current?.usd)
+}
+
+fn name_of(recording: &Recording, asked: &str) -> String {
+    let run = recording.head.run.clone().unwrap_or_default();
+    match (run.job, run.id) {
+        (Some(job), Some(id)) => format!("{job} {}", id.chars().take(6).collect::<String>()),
+        (None, Some(id)) => id,
+        _ => asked.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_marked_only_beyond_the_spread_of_enough_runs() {
+        let spread = spread(&[10.0, 11.0, 12.0]);
+        assert_eq!(spread, Some(2.0));
+        let cells = cells(&[Some(10.0), Some(12.0), Some(12.1), None], spread);
+        let marks: Vec<_> = cells.iter().map(|cell| cell.is_beyond_spread).collect();
+        assert_eq!(marks, [None, Some(false), Some(true), None]);
+        assert_eq!(super::spread(&[1.0, 2.0]), None);
+    }
+
+    #[test]
+    fn per_cent_of_nothing_is_not_said() {
+        let cells = cells(&[Some(0.0), Some(5.0)], None);
+        assert_eq!((cells[1].change_percent, cells[1].is_beyond_spread), (None, None));
+    }
+}

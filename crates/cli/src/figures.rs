@@ -1,0 +1,130 @@
+//! `stats` and `recommend`: what a recording's figures come to.
+
+use std::fmt::Write as _;
+
+use resource_tracker::catalog::Settings;
+use resource_tracker::frame::CombinedOptions;
+use resource_tracker::human::{self, Scale};
+use resource_tracker::metric::{Metric, Table as MetricTable, Unit};
+use resource_tracker::recommend::Advice;
+use resource_tracker::report::{Context, Servers, limits};
+use resource_tracker::stats::compute;
+use serde_json::json;
+
+use crate::args::{RecommendArgs, StatsArgs};
+use crate::failure::Failure;
+use crate::past;
+use crate::show::{self, Table};
+
+/// Shows statistics.
+pub fn stats(args: &StatsArgs) -> Result<u8, Failure> {
+    let recording = past::load(&args.recording)?;
+    let stats = if args.specs.is_empty() {
+        recording.stats()
+    } else {
+        let combined = recording.combined(&CombinedOptions::default());
+        compute(&combined.map_err(|error| Failure::new(error, None))?, &args.specs)
+    };
+    let stats = stats.map_err(|error| {
+        let hint = error.hint();
+        Failure::new(error, hint)
+    })?;
+    if args.json {
+        return show::json(&json!({ "stats": stats }));
+    }
+    let mut table = Table::new(&["column", "statistic", ">value"]);
+    for (column, aggregate, value) in stats.iter() {
+        let value = value.map(|value| figure(column, aggregate, value)).unwrap_or_default();
+        table.row([show::one_line(column, 60), aggregate.to_owned(), value]);
+    }
+    show::text(&table.to_string())
+}
+
+/// A value of a column of the combined table, in its unit.
+fn figure(column: &str, aggregate: &str, value: f64) -> String {
+    if column == "timestamp" {
+        return if aggregate == "duration" { human::duration(value) } else { show::moment(value) };
+    }
+    let tables = [("process_", MetricTable::Process), ("system_", MetricTable::System)];
+    let metric = tables.iter().find_map(|(prefix, table)| Metric::find(*table, column.strip_prefix(prefix)?));
+    match metric.map(Metric::unit) {
+        Some(unit @ (Unit::Bytes | Unit::KiB | Unit::MiB | Unit::GiB)) => {
+            Scale::Bytes.show(value * unit.byte_factor().unwrap_or(1.0))
+        }
+        Some(Unit::Seconds) => human::duration(value),
+        Some(Unit::Count) if value.fract() == 0.0 => format!("{value:.0}"),
+        Some(Unit::Count | Unit::Cores | Unit::UnixTime) | None => format!("{value:.2}"),
+    }
+}
+
+/// Says what to ask for.
+pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
+    let recording = past::load(&args.recording)?;
+    let settings = if args.offline { Settings::offline() } else { Settings::from_env() };
+    let context = past::context(&recording.head, recording.summary(), args.history, settings);
+    let advice = context.advice.clone().map_err(|error| {
+        let hint = error.hint();
+        Failure::new(error, hint)
+    })?;
+    let cost = context.cost(context.server());
+    if args.json {
+        return show::json(&json!({
+            "resources": advice.resources,
+            "basis": advice.basis,
+            "warnings": advice.warnings,
+            "server": context.server(),
+            "cost": cost,
+        }));
+    }
+    let had = limits(&recording.head);
+    let of = |had: Option<String>| had.map_or_else(String::new, |had| format!(" of {had}"));
+    let (resources, basis) = (advice.resources, &advice.basis);
+    let mut lines = vec![("runs", format!("{}, this one included", basis.runs))];
+    let cpu = basis.cpu_mean_cores.map_or_else(String::new, |mean| {
+        format!("  (mean {mean:.2}{})", of(had.cpu_cores.map(|cores| format!("{cores} CPUs"))))
+    });
+    lines.push(("CPU", format!("{}{cpu}", resources.cpu)));
+    let memory = basis.memory_peak_kib.map_or_else(String::new, |kib| {
+        format!(
+            "  (peak {}{}, 20 % on top)",
+            human::megabytes(kib / 1024.0),
+            of(had.memory_mb.map(human::megabytes))
+        )
+    });
+    lines.push(("memory", format!("{} MB{memory}", resources.memory_mb)));
+    lines.push(("GPU", resources.gpu.to_string()));
+    if resources.vram_mb > 0 {
+        lines.push(("VRAM", format!("{} MB", resources.vram_mb)));
+    }
+    lines.push(("server", server(&context)));
+    if let Some(cost) = cost.recommended {
+        lines.push(("such a run", human::usd(cost.usd)));
+    }
+    if let Some(here) = cost.current {
+        lines.push((
+            "cost here",
+            format!("{} at {} an hour", human::usd(here.usd), human::usd(here.usd_per_hour)),
+        ));
+    }
+    show::text(&(show::aligned(&lines) + &warnings(&advice)))
+}
+
+fn server(context: &Context) -> String {
+    match (&context.servers, context.server()) {
+        (_, Some(server)) => {
+            let price = server
+                .ondemand_usd()
+                .map_or_else(String::new, |usd| format!(" at {} an hour", human::usd(usd)));
+            format!("{} {}{price}", server.vendor_id(), server.name())
+        }
+        (Servers::Unanswered { reason }, _) => format!("none: {reason}"),
+        _ => "none fits".to_owned(),
+    }
+}
+
+fn warnings(advice: &Advice) -> String {
+    advice.warnings.iter().fold(String::new(), |mut text, warning| {
+        let _ = writeln!(text, "warning: {warning}");
+        text
+    })
+}

@@ -1,0 +1,230 @@
+//! Settings of `run` and `attach` from files, and `config`, which says where each value comes from.
+//!
+//! In:  `config.toml` of the user and `resource-tracker.toml` of the project. Out: defaults for the parser, so that an
+//! option and a variable go before them. What can be set, and to what, is the parser's own list of options.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, Command};
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::failure::Failure;
+use crate::show::{self, Table};
+
+/// The project's file, in the folder where the command is given or above it in the same repository.
+const PROJECT_FILE: &str = "resource-tracker.toml";
+/// The user's file, below the configuration directory.
+const USER_FILE: &str = "resource-tracker/config.toml";
+/// The commands that settings are for.
+const COMMANDS: [&str; 2] = ["run", "attach"];
+
+/// Why a file of settings cannot be used.
+#[derive(Debug, Error)]
+enum SettingsError {
+    #[error("cannot read the settings in `{path}`")]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("the settings in `{path}` are no TOML")]
+    Syntax { path: PathBuf, source: Box<toml::de::Error> },
+    #[error("`{path}` sets `{key}`, which is no setting")]
+    Unknown { path: PathBuf, key: String },
+    #[error("`{path}` sets `{key}` to `{value}`, which it cannot be")]
+    Wrong { path: PathBuf, key: String, value: String },
+}
+
+impl SettingsError {
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::Unreadable { .. } | Self::Syntax { .. } => "put it right, or move it away",
+            Self::Unknown { .. } => "`resource-tracker config` lists all settings",
+            Self::Wrong { .. } => "`resource-tracker run --help` says what the option of that name takes",
+        }
+    }
+}
+
+impl From<SettingsError> for Failure {
+    fn from(error: SettingsError) -> Self {
+        Self { hint: Some(error.hint()), code: 2, error: Box::new(error) }
+    }
+}
+
+/// One file: where it is, and the values of the options that it sets.
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    values: Vec<(String, Vec<String>)>,
+}
+
+/// All files that are there, the one that goes first in front.
+#[derive(Debug, Default)]
+pub struct Settings {
+    files: Vec<File>,
+}
+
+impl Settings {
+    /// Reads the files, if the command that was given uses them.
+    pub fn read(parser: &Command, arguments: &[OsString]) -> Result<Self, Failure> {
+        let name = arguments.get(1).and_then(|name| name.to_str());
+        if !name.is_some_and(|name| name == "config" || COMMANDS.contains(&name)) {
+            return Ok(Self::default());
+        }
+        let run = parser.find_subcommand(COMMANDS[0]).map(settable).unwrap_or_default();
+        let paths = project_file().into_iter().chain(user_file(|name| std::env::var_os(name)));
+        let files = paths.filter_map(|path| File::read(path, &run).transpose());
+        Ok(Self { files: files.collect::<Result<_, _>>()? })
+    }
+
+    /// Makes what the files say the defaults of the options.
+    pub fn apply(&self, parser: Command) -> Command {
+        self.files.iter().rev().flat_map(|file| &file.values).fold(parser, |parser, (id, values)| {
+            COMMANDS.iter().fold(parser, |parser, command| {
+                parser.mut_subcommand(command, |command| {
+                    command.mut_arg(id, |arg| arg.default_values(values.clone()).hide_default_value(true))
+                })
+            })
+        })
+    }
+
+    /// The file that a value comes from.
+    fn origin(&self, id: &str) -> Option<&Path> {
+        let sets = |file: &&File| file.values.iter().any(|(set, _)| set == id);
+        self.files.iter().find(sets).map(|file| file.path.as_path())
+    }
+}
+
+/// Options of a command that can be set: those that a variable can, and tags.
+fn settable(command: &Command) -> Vec<&Arg> {
+    let can = |arg: &&Arg| arg.get_env().is_some() || matches!(arg.get_action(), ArgAction::Append);
+    command.get_arguments().filter(can).filter(|arg| !arg.is_hide_set() && !arg.is_positional()).collect()
+}
+
+/// The name of an option in a file.
+fn key_of(arg: &Arg) -> String {
+    match arg.get_action() {
+        ArgAction::Append => arg.get_id().to_string(),
+        _ => arg.get_long().unwrap_or_default().replace('-', "_"),
+    }
+}
+
+impl File {
+    /// `None` where there is no such file.
+    fn read(path: PathBuf, options: &[&Arg]) -> Result<Option<Self>, SettingsError> {
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(SettingsError::Unreadable { path, source }),
+        };
+        let table = match text.parse::<toml::Table>() {
+            Ok(table) => table,
+            Err(source) => return Err(SettingsError::Syntax { path, source: Box::new(source) }),
+        };
+        let mut values = Vec::new();
+        for (key, value) in table {
+            let Some(arg) = options.iter().find(|arg| key_of(arg) == key) else {
+                return Err(SettingsError::Unknown { path, key });
+            };
+            let Some(words) = words(arg, &value).filter(|words| is_usable(arg, words)) else {
+                let value = serde_json::json!(value).to_string();
+                return Err(SettingsError::Wrong { path, key, value: show::one_line(&value, 60) });
+            };
+            values.push((arg.get_id().to_string(), words));
+        }
+        Ok(Some(Self { path, values }))
+    }
+}
+
+/// The value as it would be typed.
+fn words(arg: &Arg, value: &toml::Value) -> Option<Vec<String>> {
+    match (arg.get_action(), value) {
+        (ArgAction::SetTrue, toml::Value::Boolean(on)) => Some(vec![on.to_string()]),
+        (ArgAction::Append, toml::Value::Table(pairs)) => {
+            let pair = |(key, value): (&String, &toml::Value)| Some(format!("{key}={}", value.as_str()?));
+            pairs.iter().map(pair).collect()
+        }
+        (ArgAction::Set, toml::Value::String(text)) => Some(vec![text.clone()]),
+        (ArgAction::Set, toml::Value::Integer(number)) => Some(vec![number.to_string()]),
+        (ArgAction::Set, toml::Value::Float(number)) => Some(vec![number.to_string()]),
+        _ => None,
+    }
+}
+
+/// Whether the option takes these words. A default that it does not take would be a fault of ours.
+fn is_usable(arg: &Arg, words: &[String]) -> bool {
+    let Some(long) = arg.get_long() else { return false };
+    if matches!(arg.get_action(), ArgAction::SetTrue) {
+        return true;
+    }
+    // By itself: what it conflicts with is not there.
+    let alone = Arg::new("alone").long(long.to_owned()).value_parser(arg.get_value_parser().clone());
+    let alone = alone.action(arg.get_action().clone()).allow_hyphen_values(true);
+    let parser = Command::new("settings").no_binary_name(true).arg(alone);
+    parser.try_get_matches_from(words.iter().map(|word| format!("--{long}={word}"))).is_ok()
+}
+
+fn user_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
+    Some(folder.join(USER_FILE))
+}
+
+/// From here up to the top of the repository; outside of one only here. What belongs to another user is not a
+/// project of ours: in a folder for all, anybody could decide where our files go.
+fn project_file() -> Option<PathBuf> {
+    let here = std::env::current_dir().ok()?;
+    let top = here.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&here);
+    let folders = here.ancestors().take_while(|folder| folder.starts_with(top));
+    let own = rustix::process::geteuid().as_raw();
+    let is_ours = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.uid() == own || file.uid() == 0);
+    folders.map(|folder| folder.join(PROJECT_FILE)).find(is_ours)
+}
+
+/// A setting as it is now.
+#[derive(Serialize)]
+struct Setting {
+    name: String,
+    value: Option<String>,
+    origin: &'static str,
+    from: Option<String>,
+}
+
+/// Shows the settings.
+pub fn config(settings: &Settings, parser: Command, json: bool) -> Result<u8, Failure> {
+    let mut parser = settings.apply(parser);
+    parser.build();
+    let matches = parser
+        .clone()
+        .try_get_matches_from(["resource-tracker", COMMANDS[0], "--", "true"])
+        .map_err(|error| Failure { code: 2, ..Failure::new(error, None) })?;
+    let Some(((_, matches), command)) = matches.subcommand().zip(parser.find_subcommand(COMMANDS[0])) else {
+        return Ok(2);
+    };
+    let setting = |arg: &Arg| {
+        let id = arg.get_id().as_str();
+        let values = matches.get_raw(id).into_iter().flatten();
+        let value = values.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(", ");
+        let file = settings.origin(id).map(|path| path.display().to_string());
+        let (origin, from) = match (matches.value_source(id), file) {
+            (Some(ValueSource::EnvVariable), _) => {
+                ("variable", arg.get_env().map(|name| name.to_string_lossy().into_owned()))
+            }
+            (_, Some(file)) => ("file", Some(file)),
+            _ => ("default", None),
+        };
+        Setting { name: key_of(arg), value: Some(value).filter(|value| !value.is_empty()), origin, from }
+    };
+    let found: Vec<_> = settable(command).into_iter().map(setting).collect();
+    if json {
+        return show::json(&serde_json::json!({ "settings": found }));
+    }
+    let mut table = Table::new(&["setting", "value", "from"]);
+    for setting in found {
+        let from = setting.from.unwrap_or_else(|| setting.origin.to_owned());
+        table.row([setting.name, show::one_line(&setting.value.unwrap_or_default(), 40), from]);
+    }
+    show::text(&table.to_string())
+}
