@@ -154,7 +154,7 @@ impl Account<'_> {
         let network = moved(Metric::NetRecv, Metric::NetSent, ["received", "sent"]);
         line("network", network.map(|moved| format!("{moved} (whole machine)")));
         line("GPU", self.has_gpu().then(|| self.gpu_line()).flatten());
-        line("next time", self.advice().map(|advice| needs(advice, self.was_killed_for_memory())));
+        line("next time", self.advice().map(needs));
         line("server", self.context.server().map(|server| self.server_line(server)));
         line("cost", self.cost_line());
         line("tracker", self.tracker_line());
@@ -269,22 +269,13 @@ impl Account<'_> {
 }
 
 /// What to ask for, in the words of a job's request.
-pub fn needs(advice: &Advice, killed_for_memory: bool) -> String {
-    let needs = advice.resources;
-    let memory_mb =
-        if killed_for_memory { asked_after_a_kill(advice) } else { None }.unwrap_or(needs.memory_mb);
+fn needs(advice: &Advice) -> String {
+    let needs = advice.to_ask();
     let gpu =
         if needs.gpu > 0 { format!(", {} GPU, {} MB VRAM", needs.gpu, needs.vram_mb) } else { String::new() };
     let runs =
         if advice.basis.runs > 1 { format!(" (from {} runs)", advice.basis.runs) } else { String::new() };
-    format!("{} CPU, {memory_mb} MB memory{gpu}{runs}", needs.cpu)
-}
-
-fn asked_after_a_kill(advice: &Advice) -> Option<u32> {
-    advice.warnings.iter().find_map(|warning| match warning {
-        Warning::KilledForMemory { ask_mb, .. } => Some(*ask_mb),
-        _ => None,
-    })
+    format!("{} CPU, {} MB memory{gpu}{runs}", needs.cpu, needs.memory_mb)
 }
 
 fn with_course(text: String, trend: &Trend, style: Style) -> String {

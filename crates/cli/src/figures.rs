@@ -78,7 +78,7 @@ pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
     }
     let had = limits(&recording.head);
     let of = |had: Option<String>| had.map_or_else(String::new, |had| format!(" of {had}"));
-    let (resources, basis) = (advice.resources, &advice.basis);
+    let (resources, basis) = (advice.to_ask(), &advice.basis);
     let mut lines = vec![("runs", format!("{}, this one included", basis.runs))];
     let cpu = basis.cpu_mean_cores.map_or_else(String::new, |mean| {
         format!("  (mean {mean:.2}{})", of(had.cpu_cores.map(|cores| format!("{cores} CPUs"))))

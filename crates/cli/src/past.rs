@@ -145,7 +145,9 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
         return show::json(&json!({ "runs": entries }));
     }
     if entries.is_empty() {
-        return show::text("no runs yet: `resource-tracker run -- COMMAND` makes one\n");
+        let of =
+            args.job.as_ref().map_or_else(String::new, |job| format!(" of `{}`", show::one_line(job, 60)));
+        return show::text(&format!("no runs{of} yet: `resource-tracker run -- COMMAND` makes one\n"));
     }
     let mut table =
         Table::new(&["id", "job", "started", ">duration", "status", ">CPU", ">memory", "command"]);

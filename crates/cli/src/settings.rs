@@ -81,19 +81,24 @@ impl Settings {
 
     /// Makes what the files say the defaults of the options.
     pub fn apply(&self, parser: Command) -> Command {
-        self.files.iter().rev().flat_map(|file| &file.values).fold(parser, |parser, (id, values)| {
-            COMMANDS.iter().fold(parser, |parser, command| {
-                parser.mut_subcommand(command, |command| {
-                    command.mut_arg(id, |arg| arg.default_values(values.clone()).hide_default_value(true))
-                })
-            })
+        if self.files.is_empty() {
+            return parser;
+        }
+        let with_default = |arg: Arg| match self.find(arg.get_id().as_str()) {
+            Some((_, values)) => arg.default_values(values.clone()),
+            None => arg,
+        };
+        COMMANDS.iter().fold(parser, |parser, name| {
+            parser.mut_subcommand(name, |command| command.mut_args(with_default))
         })
     }
 
-    /// The file that a value comes from.
-    fn origin(&self, id: &str) -> Option<&Path> {
-        let sets = |file: &&File| file.values.iter().any(|(set, _)| set == id);
-        self.files.iter().find(sets).map(|file| file.path.as_path())
+    /// What the files say about an option, and which of them does.
+    fn find(&self, id: &str) -> Option<(&Path, &Vec<String>)> {
+        self.files.iter().find_map(|file| {
+            let (_, values) = file.values.iter().find(|(set, _)| set == id)?;
+            Some((file.path.as_path(), values))
+        })
     }
 }
 
@@ -207,7 +212,7 @@ pub fn config(settings: &Settings, parser: Command, json: bool) -> Result<u8, Fa
         let id = arg.get_id().as_str();
         let values = matches.get_raw(id).into_iter().flatten();
         let value = values.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(", ");
-        let file = settings.origin(id).map(|path| path.display().to_string());
+        let file = settings.find(id).map(|(path, _)| path.display().to_string());
         let (origin, from) = match (matches.value_source(id), file) {
             (Some(ValueSource::EnvVariable), _) => {
                 ("variable", arg.get_env().map(|name| name.to_string_lossy().into_owned()))

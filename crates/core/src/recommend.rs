@@ -245,6 +245,18 @@ pub struct Advice {
     pub warnings: Vec<Warning>,
 }
 
+impl Advice {
+    /// What to ask for: the recommendation, with more memory where the run was killed for want of it.
+    #[must_use]
+    pub fn to_ask(&self) -> Resources {
+        let after_a_kill = self.warnings.iter().find_map(|warning| match warning {
+            Warning::KilledForMemory { ask_mb, .. } => Some(*ask_mb),
+            _ => None,
+        });
+        Resources { memory_mb: after_a_kill.unwrap_or(0).max(self.resources.memory_mb), ..self.resources }
+    }
+}
+
 /// The recommendation, why, and how far to trust it.
 ///
 /// # Errors
@@ -281,7 +293,8 @@ fn warnings(summary: &Summary, stats: &Stats, limits: Limits, run: Option<&Run>)
         let (limit_mb, ask_mb) = (limits.memory_mb, round_memory(had_mb * MORE_AFTER_A_KILL));
         Warning::KilledForMemory { peak_mb, limit_mb, ask_mb, certain: kills.certain }
     });
-    let memory = peak_mb.zip(limits.memory_mb).filter(|(peak_mb, limit_mb)| *peak_mb >= limit_mb * AT_LIMIT);
+    let memory = peak_mb.zip(limits.memory_mb).filter(|_| killed.is_none());
+    let memory = memory.filter(|(peak_mb, limit_mb)| *peak_mb >= limit_mb * AT_LIMIT);
     let mean_cores = summary.of(Metric::ProcessCpu).mean();
     let cpu = mean_cores.zip(limits.cpu_cores).filter(|(mean, limit)| *mean >= limit * AT_LIMIT);
     let throttled = summary.of(Metric::Throttled).sum().zip(summary.duration_s());

@@ -25,7 +25,7 @@ pub(super) fn write(html: &mut String, head: &Head, context: &Context) {
 }
 
 fn write_advice(html: &mut String, head: &Head, context: &Context, advice: &Advice) {
-    let (resources, basis, had) = (advice.resources, &advice.basis, limits(head));
+    let (resources, basis, had) = (advice.to_ask(), &advice.basis, limits(head));
     let over = match basis.runs {
         1 => String::new(),
         runs => format!(" over {runs} runs"),

@@ -106,7 +106,7 @@ impl Context {
     /// the catalogue's to know.
     pub fn ask(&mut self, head: &Head, catalog: &mut Catalog) {
         if let Ok(advice) = &self.advice {
-            let resources = advice.resources;
+            let resources = advice.to_ask();
             let mut query = Query::new(f64::from(resources.cpu), f64::from(resources.memory_mb)).top(SERVERS);
             if resources.gpu > 0 {
                 query = query.with_gpu(f64::from(resources.gpu), f64::from(resources.vram_mb));

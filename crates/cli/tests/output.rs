@@ -1,0 +1,563 @@
+//! Every command's text, its errors and its exit codes, byte for byte. `INSTA_UPDATE=always cargo test --test output`
+//! writes the snapshots anew; read their diff.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use support::{open_folder, tracker};
+
+/// All commands that are not hidden.
+const COMMANDS: [&str; 19] = [
+    "run",
+    "attach",
+    "process",
+    "system",
+    "stats",
+    "recommend",
+    "compare",
+    "show",
+    "rm",
+    "export",
+    "list",
+    "servers",
+    "info",
+    "catalog",
+    "catalog info",
+    "catalog update",
+    "report",
+    "config",
+    "completions",
+];
+
+/// A run in the history: rows of a second each, with this much memory and these CPUs in use.
+struct Made {
+    id: &'static str,
+    status: &'static str,
+    start_time: f64,
+    rows: &'static [(f64, f64)],
+}
+
+/// The same job four times, the last of them killed for memory and the one before slower.
+const RUNS: [Made; 6] = [
+    Made {
+        id: "a10000000001",
+        status: "finished",
+        start_time: 1.0e9,
+        rows: &[(1.0, 100_000.0), (1.5, 200_000.0)],
+    },
+    Made {
+        id: "a20000000002",
+        status: "finished",
+        start_time: 1.1e9,
+        rows: &[(1.0, 100_000.0), (1.4, 210_000.0)],
+    },
+    Made {
+        id: "a30000000003",
+        status: "finished",
+        start_time: 1.2e9,
+        rows: &[(1.1, 100_000.0), (1.5, 205_000.0)],
+    },
+    Made {
+        id: "a40000000004",
+        status: "finished",
+        start_time: 1.3e9,
+        rows: &[(1.0, 100_000.0), (1.5, 202_000.0)],
+    },
+    Made {
+        id: "b10000000005",
+        status: "finished",
+        start_time: 1.4e9,
+        rows: &[(1.0, 100_000.0), (1.5, 200_000.0), (0.5, 600_000.0), (0.1, 50_000.0)],
+    },
+    Made {
+        id: "b20000000006",
+        status: "killed",
+        start_time: 1.5e9,
+        rows: &[(1.0, 900_000.0), (1.0, 2_000_000.0)],
+    },
+];
+
+fn recording(run: &Made) -> Value {
+    let rows = run.rows.iter().enumerate();
+    let at = |number: usize| run.start_time + f64::from(u32::try_from(number).unwrap()) + 1.0;
+    let process: Vec<Value> = rows
+        .clone()
+        .map(|(number, (cpu, memory))| {
+            json!({
+                "timestamp": at(number), "pid": 4242, "children": 3, "utime": cpu * 0.75, "stime": cpu * 0.25,
+                "cpu_usage": cpu, "memory": memory, "read_bytes": 4096, "write_bytes": 1_000_000,
+                "gpu_usage": 0.0, "gpu_vram": 0.0, "gpu_utilized": 0,
+            })
+        })
+        .collect();
+    let system: Vec<Value> = rows
+        .clone()
+        .map(|(number, (cpu, _))| {
+            json!({
+                "timestamp": at(number), "processes": 99, "utime": cpu * 0.75, "stime": cpu * 0.25, "cpu_usage": cpu,
+                "memory_free": 1_000_000, "memory_used": 1_000_000, "memory_buffers": 0, "memory_cached": 0,
+                "memory_active": 0, "memory_inactive": 0, "disk_read_bytes": 0, "disk_write_bytes": 0,
+                "disk_space_total_gb": 10.0, "disk_space_used_gb": 5.0, "disk_space_free_gb": 5.0,
+                "net_recv_bytes": 2_000_000, "net_sent_bytes": 1000, "gpu_usage": 0.0, "gpu_vram": 0.0, "gpu_utilized": 0,
+            })
+        })
+        .collect();
+    let extra: Vec<Value> = rows
+        .map(|(number, (cpu, memory))| {
+            json!({
+                "timestamp": at(number), "elapsed": 1.0, "missed_ticks": 0, "memory_peak": memory * 1.01,
+                "cpu_seen": cpu, "tracker_cpu": 0.0002, "tracker_memory": 5000,
+            })
+        })
+        .collect();
+    let killed = run.status == "killed";
+    let seconds = at(run.rows.len() - 1) - run.start_time;
+    json!({
+        "metadata": {
+            "version": 1, "resource_tracker": { "version": "0.1.0", "implementation": "procfs" }, "pid": 4242,
+            "children": true, "interval": 1.0, "method": null, "autostart": true, "track_processes": true,
+            "track_system": true, "discover_server": true, "discover_cloud": true,
+            "start_time": run.start_time, "stop_time": run.start_time + seconds, "duration": seconds,
+        },
+        "server_info": {
+            "os": "linux", "vcpus": 4, "memory_mb": 8000.0, "gpu_count": 0, "gpu_names": [], "gpu_name": "",
+            "gpu_memory_mb": 0.0, "cpu_limit": 2.0, "memory_limit_mb": 2000.0, "allocation": "dedicated",
+        },
+        "cloud_info": { "vendor": "aws", "instance_type": "m5.xlarge", "region": "eu-west-1", "discovery_time": 0.1 },
+        "run": {
+            "id": run.id, "job": "train", "command": ["python", "train.py", "\u{1b}[31mred"], "host": "box",
+            "tags": { "team": "vision" }, "status": run.status, "cpu_source": "perf", "coverage": 1.0,
+            "exit_code": if killed { Value::Null } else { json!(0) }, "signal": if killed { json!(9) } else { Value::Null },
+            "oom_kills": if killed { json!({ "processes": 1, "certain": true }) } else { Value::Null },
+        },
+        "process_metrics": process, "system_metrics": system, "extra_metrics": extra,
+    })
+}
+
+/// A home with these runs in its history.
+fn home_with_runs() -> tempfile::TempDir {
+    let home = open_folder();
+    let history = home.path().join("data/resource-tracker");
+    fs::create_dir_all(&history).unwrap();
+    for run in &RUNS {
+        let recording = recording(run);
+        fs::write(history.join(format!("{}.json.gz", run.id)), recording.to_string()).unwrap();
+        let count = f64::from(u32::try_from(run.rows.len()).unwrap());
+        let mean = run.rows.iter().map(|(cpu, _)| cpu).sum::<f64>() / count;
+        let peak = run.rows.iter().map(|(_, memory)| memory * 1.01).fold(0.0, f64::max);
+        let entry = json!({
+            "id": run.id, "job": "train", "command": recording["run"]["command"], "status": run.status,
+            "exit_code": recording["run"]["exit_code"], "start_time": run.start_time, "duration_s": count,
+            "stats": {
+                "process_cpu_usage": { "mean": mean, "max": 1.5 }, "process_memory": { "mean": peak, "max": peak },
+                "process_gpu_usage": { "mean": 0.0, "max": 0.0 }, "process_gpu_vram": { "mean": 0.0, "max": 0.0 },
+                "process_gpu_utilized": { "mean": 0.0, "max": 0.0 }, "system_disk_space_used_gb": { "max": 5.0 },
+                "system_net_recv_bytes": { "sum": 2e6 * count }, "system_net_sent_bytes": { "sum": 1e3 * count },
+                "timestamp": { "duration": count },
+            },
+        });
+        fs::write(history.join(format!("{}.run", run.id)), entry.to_string()).unwrap();
+    }
+    home
+}
+
+/// Holds text against the snapshot of that name.
+fn check(name: &str, text: impl AsRef<str>) {
+    insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!(name, text.as_ref());
+    });
+}
+
+/// Runs the command lines in an empty folder, without a network; each with its exit code and both streams.
+fn shown(home: &Path, lines: &[&str]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        let mut command = tracker(home);
+        command
+            .env("TZ", "UTC")
+            .env("RESOURCE_TRACKER_OFFLINE", "1")
+            .env("XDG_CACHE_HOME", home.join("cache"));
+        command.env_remove("XDG_CONFIG_HOME").current_dir(home).args(line.split_whitespace());
+        let output = command.output().unwrap();
+        let _ = writeln!(text, "$ resource-tracker {line}");
+        for (name, bytes) in [("", &output.stdout), ("stderr", &output.stderr)] {
+            let stream = String::from_utf8_lossy(bytes).replace(home.to_str().unwrap(), "HOME");
+            if !name.is_empty() && !stream.is_empty() {
+                let _ = writeln!(text, "-- {name} --");
+            }
+            text += &stream;
+        }
+        let _ = writeln!(text, "[exit {}]\n", output.status.code().unwrap());
+    }
+    text
+}
+
+#[test]
+fn help_of_every_command_is_there_and_fits_eighty_columns() {
+    let home = open_folder();
+    let lines: Vec<String> = COMMANDS.iter().map(|command| format!("{command} --help")).collect();
+    let all: Vec<&str> = std::iter::once("--help").chain(lines.iter().map(String::as_str)).collect();
+    let help = shown(home.path(), &all);
+    for line in help.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let listed = help.lines().filter(|line| line.starts_with("[exit 0]")).count();
+    assert_eq!(listed, COMMANDS.len() + 1);
+    check("help", help);
+}
+
+#[test]
+fn every_command_of_the_help_is_in_the_list_above() {
+    let home = open_folder();
+    let help = shown(home.path(), &["--help"]);
+    let commands = help.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
+    for line in commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
+        let name = line.split_whitespace().next().unwrap();
+        assert!(COMMANDS.contains(&name) || ["help", "man"].contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn what_the_history_says() {
+    let home = home_with_runs();
+    check(
+        "history",
+        shown(
+            home.path(),
+            &[
+                "list",
+                "list --job nobody",
+                "list --job nobody --json",
+                "show a10000000001",
+                "show last",
+                "show last --json",
+                "stats a1",
+                "stats a1 --stat process_memory:p95 --stat timestamp:max",
+                "stats a1 --json",
+                "recommend a4 --offline",
+                "recommend a4 --history 0",
+                "recommend last --json",
+                "compare a1 a2 b1",
+                "compare a1 b1",
+                "compare a1 b1 --json",
+            ],
+        ),
+    );
+}
+
+#[test]
+fn runs_are_removed_by_name_by_job_and_by_age() {
+    let home = home_with_runs();
+    check(
+        "rm",
+        shown(
+            home.path(),
+            &[
+                "rm a1 nothing",
+                "rm a1 a10000000001",
+                "rm --job nobody",
+                "rm --job train --older-than 100000",
+                "rm last --json",
+                "rm --job train",
+                "list",
+                "rm",
+                "rm a2 --job train",
+                "rm --older-than -1",
+                "rm --older-than nan",
+            ],
+        ),
+    );
+    let left = fs::read_dir(home.path().join("data/resource-tracker")).unwrap().count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn wrong_usage_and_wrong_files_say_what_is_wrong_and_what_to_do() {
+    let home = home_with_runs();
+    let write = |name: &str, text: &[u8]| fs::write(home.path().join(name), text).unwrap();
+    write("list.json", b"[1, 2");
+    write("empty.json", b"");
+    write("later.json", br#"{"metadata": {"version": 99}}"#);
+    write("binary.gz", b"\x1f\x8b\x08\x00garbage");
+    write(
+        "no-rows.json",
+        recording(&Made { rows: &RUNS[0].rows[..1], ..RUNS[0] }).to_string().replace("4242", "-1").as_bytes(),
+    );
+    check(
+        "errors",
+        shown(
+            home.path(),
+            &[
+                "",
+                "nothing",
+                "run",
+                "run --",
+                "run --no-such-option -- true",
+                "run -i 0 -- true",
+                "run -i 1e9 -- true",
+                "run --tag novalue -- true",
+                "run --output a --no-save -- true",
+                "run -o /no/such/folder/x -- true",
+                "run --csv /no/such/folder/x -- true",
+                "run --report /no/such/folder/x -- true",
+                "run -- no-such-command",
+                "run -- /etc/passwd",
+                "run -q --live -- true",
+                "attach",
+                "attach x",
+                "attach 2147483647",
+                "process --pid 2147483647",
+                "process --samples 0",
+                "stats",
+                "stats nobody",
+                "stats a",
+                "stats /no/such/file",
+                "stats list.json",
+                "stats empty.json",
+                "stats later.json",
+                "stats binary.gz",
+                "stats no-rows.json",
+                "stats a1 --stat process_memory",
+                "stats a1 --stat process_memory:average",
+                "stats a1 --stat nothing:mean",
+                "recommend nobody",
+                "compare a1",
+                "compare a1 nobody",
+                "show nobody",
+                "export nobody",
+                "export a1 --format xml",
+                "export a1 --format json --bytes",
+                "export a1 -o /no/such/folder/x",
+                "report nobody",
+                "report a1 -o /no/such/folder/x",
+                "servers --cpu -1 --memory 1",
+                "servers --cpu 1 --memory 1 --vendor-id nobody",
+                "servers --cpu 1 --memory 1 --compliance-framework-id hipaa",
+                "catalog update",
+                "completions tcsh",
+                "man nothing",
+            ],
+        ),
+    );
+}
+
+#[test]
+fn servers_and_the_catalogue() {
+    let home = open_folder();
+    check(
+        "servers",
+        shown(
+            home.path(),
+            &[
+                "servers --cpu 2 --memory 4096 -n 3",
+                "servers --cpu 8 --memory 65536 --gpu 1 --vram 16384 --continent Europe -n 2",
+                "servers --cpu 100000 --memory 1",
+                "servers --cpu 1 --memory 128 -n 1 --json",
+                "catalog info",
+            ],
+        ),
+    );
+}
+
+#[test]
+fn exports_and_reports_name_what_they_write() {
+    let home = home_with_runs();
+    check(
+        "export",
+        shown(
+            home.path(),
+            &[
+                "export a1",
+                "export a1 --bytes --human-names",
+                "export a1 --format jsonl",
+                "export a1 --format parquet -o run.parquet",
+                "report a1",
+                "report a1 -o page.html --json",
+            ],
+        ),
+    );
+    assert!(fs::read(home.path().join("run.parquet")).unwrap().starts_with(b"PAR1"));
+    for page in ["train-report.html", "page.html"] {
+        assert!(fs::read_to_string(home.path().join(page)).unwrap().starts_with("<!DOCTYPE html>"), "{page}");
+    }
+}
+
+#[test]
+fn settings_come_from_the_option_then_the_variable_then_the_project_then_the_user() {
+    let home = open_folder();
+    let user = home.path().join(".config/resource-tracker");
+    fs::create_dir_all(&user).unwrap();
+    fs::write(user.join("config.toml"), "interval = 5\njob = \"of-the-user\"\nkeep_runs = 7\nquiet = true\n")
+        .unwrap();
+    let project = home.path().join("resource-tracker.toml");
+    fs::write(&project, "interval = 0.5\nquiet = false\ntags = { team = \"vision\" }\n").unwrap();
+    let mut text = shown(home.path(), &["config", "config --json"]);
+    let run = |variable: Option<&str>, option: Option<&str>| {
+        let mut command = tracker(home.path());
+        command.current_dir(home.path()).env_remove("XDG_CONFIG_HOME");
+        if let Some(value) = variable {
+            command.env("RESOURCE_TRACKER_INTERVAL", value);
+        }
+        command.arg("run").args(option.map(|value| format!("--interval={value}"))).args([
+            "-o",
+            "x.json.gz",
+            "true",
+        ]);
+        let output = command.output().unwrap();
+        assert!(output.stderr.starts_with(b"resource-tracker: finished"), "the project says quiet = false");
+        let output = tracker(home.path())
+            .current_dir(home.path())
+            .args(["export", "x.json.gz", "--format", "json"])
+            .output();
+        let json: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+        (json["metadata"]["interval"].as_f64().unwrap(), json["run"].clone())
+    };
+    assert_eq!(run(Some("3"), Some("2")).0, 2.0);
+    assert_eq!(run(Some("3"), None).0, 3.0);
+    let (interval, of_run) = run(None, None);
+    assert_eq!(interval, 0.5);
+    assert_eq!((&of_run["job"], &of_run["tags"]["team"]), (&json!("of-the-user"), &json!("vision")));
+    for wrong in [
+        "interval = 0",
+        "interval = \"x\"",
+        "intervall = 1",
+        "quiet = 1",
+        "tags = [1]",
+        "interval = ",
+        "[run]\ninterval = 1",
+        "command = \"rm\"",
+    ] {
+        fs::write(&project, wrong).unwrap();
+        text += &format!("# {wrong}\n{}", shown(home.path(), &["run -- true"]));
+    }
+    text += &shown(home.path(), &["list"]);
+    check("config", text);
+}
+
+#[test]
+fn a_projects_file_counts_below_it_in_the_same_repository_and_only_from_its_owner() {
+    let home = open_folder();
+    let below = home.path().join("project/a/b");
+    fs::create_dir_all(&below).unwrap();
+    let file = home.path().join("project/resource-tracker.toml");
+    fs::write(&file, "interval = 9\n").unwrap();
+    let interval = |folder: &Path| {
+        let output = tracker(home.path()).current_dir(folder).args(["config", "--json"]).output().unwrap();
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        json["settings"][0]["value"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(interval(&home.path().join("project")), "9");
+    assert_eq!(interval(&below), "1", "no repository: only the folder itself counts");
+    fs::create_dir(home.path().join("project/.git")).unwrap();
+    assert_eq!(interval(&below), "9");
+    if support::is_root() {
+        std::os::unix::fs::chown(&file, Some(support::NOBODY), None).unwrap();
+        assert_eq!(interval(&below), "1", "somebody else's file");
+    }
+}
+
+/// The summary with its figures replaced: `12.5 MiB` becomes `# B`.
+fn without_figures(text: &str) -> String {
+    let mut shown = String::new();
+    for word in text.split_inclusive([' ', '\n', ',', ';', '(', ')']) {
+        let bare = word.trim_end_matches([' ', '\n', ',', ';', '(', ')']);
+        let end = &word[bare.len()..];
+        let number = bare.trim_start_matches('$').parse::<f64>().is_ok();
+        let unit = ["B", "KiB", "MiB", "GiB", "s", "ms"].contains(&bare);
+        let price = bare.starts_with('$');
+        shown += match () {
+            () if number || price => "#",
+            () if unit => "U",
+            () => bare,
+        };
+        shown += end;
+    }
+    for source in ["(perf)", "(cgroup)", "(procfs)"] {
+        shown = shown.replace(source, "(SOURCE)");
+    }
+    shown.replace("under # %", "# %").replace("under #", "#")
+}
+
+#[test]
+fn a_run_is_summed_up_on_standard_error() {
+    let home = open_folder();
+    let summary = |options: &[&str], job: &str| {
+        let output = tracker(home.path())
+            .current_dir(home.path())
+            .arg("run")
+            .args(options)
+            .args(["--", "sh", "-c", job])
+            .output();
+        let text =
+            String::from_utf8_lossy(&output.unwrap().stderr).replace(home.path().to_str().unwrap(), "HOME");
+        let id =
+            text.split("resource-tracker/").nth(1).and_then(|rest| rest.split('.').next()).map(str::to_owned);
+        format!(
+            "$ run {} -- sh -c '{job}'\n{}\n",
+            options.join(" "),
+            without_figures(&id.map_or(text.clone(), |id| text.replace(&id, "ID")))
+        )
+    };
+    let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let texts = [
+        summary(&["--offline", "-j", "once"], busy),
+        summary(&["--offline", "-j", "once", "--report", "page.html"], busy),
+        summary(&["--offline", "--no-save"], &format!("{busy}; exit 3")),
+        summary(&["--offline", "--no-save"], &format!("{busy}; kill -TERM $$")),
+        summary(&["--offline", "-q"], busy),
+        summary(&["--offline", "--no-save", "--no-system"], busy),
+    ];
+    check("summary", texts.concat());
+}
+
+#[test]
+fn the_summary_as_json_is_one_line_with_the_documented_keys() {
+    let home = open_folder();
+    let output =
+        tracker(home.path()).args(["run", "--json", "--offline", "--", "sleep", "0.2"]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(text.lines().count(), 1);
+    let summary: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(summary["schema_version"], 1);
+    let keys: Vec<&String> = summary.as_object().unwrap().keys().collect();
+    let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();
+    for key in keys {
+        assert!(docs.contains(&format!("`{key}`")), "docs/json.md says nothing about `{key}`");
+    }
+}
+
+#[test]
+fn rows_as_json_have_the_columns_of_their_table() {
+    let home = open_folder();
+    let output =
+        tracker(home.path()).args(["process", "--json", "-i", "0.05", "--samples", "2"]).output().unwrap();
+    let rows: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(rows.len(), 2);
+    let keys: Vec<&String> = rows[0].as_object().unwrap().keys().collect();
+    assert_eq!(keys[..3], ["timestamp", "pid", "children"]);
+}
+
+#[test]
+fn completions_and_manual_pages_are_for_every_command() {
+    let home = open_folder();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = shown(home.path(), &[&format!("completions {shell}")]);
+        for command in ["recommend", "compare", "catalog"] {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+    }
+    assert!(shown(home.path(), &["man"]).contains(".SH NAME"));
+    for command in COMMANDS.iter().filter(|command| !command.contains(' ')) {
+        let page = shown(home.path(), &[&format!("man {command}")]);
+        assert!(page.contains(".SH SYNOPSIS") && page.contains("[exit 0]"), "{command}: {page}");
+    }
+}
