@@ -69,7 +69,7 @@ impl Live {
             std::thread::Builder::new().name("live".to_owned()).stack_size(128 << 10).spawn(move || {
                 // No signal is for this thread; with SIGTTOU blocked, writing never stops us.
                 let _mask = SignalSet::every().block();
-                Screen { terminal, lines: None, text: String::new() }.draw_until_over(&drawn);
+                Screen { terminal, lines: None, stale: None, text: String::new() }.draw_until_over(&drawn);
             });
         let sink = Box::new(LiveSink(Arc::clone(&shared)));
         Some((Self { shared, thread: Some(thread.ok()?) }, sink))
@@ -130,6 +130,8 @@ struct Screen {
     terminal: File,
     /// Lines of the terminal when the last of them became ours.
     lines: Option<u16>,
+    /// The line that may still show what we wrote.
+    stale: Option<u16>,
     /// What is on it.
     text: String,
 }
@@ -142,8 +144,10 @@ impl Screen {
             let row = inner.row.clone();
             let (is_paused, peak_kib) = (inner.is_paused, inner.memory_peak_kib);
             drop(inner);
-            if is_paused || !self.is_ours_to_draw() {
-                self.give_back(!is_paused);
+            if is_paused {
+                self.give_back();
+            } else if !self.is_ours_to_draw() {
+                self.hand_over();
             } else if began.elapsed() >= FIRST {
                 self.draw(&status(began.elapsed(), row.as_deref(), peak_kib));
             }
@@ -155,7 +159,8 @@ impl Screen {
             }
         }
         drop(inner);
-        self.give_back(false);
+        self.give_back();
+        self.clear_stale();
     }
 
     /// We are in the foreground, and nobody reads single keys: then the screen is a scroll of lines.
@@ -168,14 +173,14 @@ impl Screen {
     fn draw(&mut self, text: &str) {
         let Ok(size) = tcgetwinsize(&self.terminal) else { return };
         if size.ws_row < MIN_LINES {
-            return self.give_back(false);
+            return self.give_back();
         }
         if self.lines != Some(size.ws_row) {
-            self.give_back(false);
+            self.give_back();
             // Down and up again: on the last line this scrolls, and keeps the column, where the job may be in the
             // middle of a line. The region is set with the cursor put aside, as setting it moves the cursor.
             self.write(&format!("\u{1b}D\u{1b}[A\u{1b}7\u{1b}[1;{}r\u{1b}8", size.ws_row - 1));
-            self.lines = Some(size.ws_row);
+            (self.lines, self.stale) = (Some(size.ws_row), None);
             self.text.clear();
         }
         let text: String = text.chars().take(usize::from(size.ws_col.saturating_sub(1))).collect();
@@ -186,13 +191,28 @@ impl Screen {
     }
 
     /// The whole terminal is the job's again.
-    fn give_back(&mut self, tell_the_job: bool) {
+    fn give_back(&mut self) {
         let Some(lines) = self.lines.take() else { return };
-        let is_last = tcgetwinsize(&self.terminal).is_ok_and(|size| size.ws_row >= lines);
-        let clear = if is_last { format!("\u{1b}[{lines};1H\u{1b}[2K") } else { String::new() };
-        self.write(&format!("\u{1b}7\u{1b}[r{clear}\u{1b}8"));
-        if let Some(group) = tcgetpgrp(&self.terminal).ok().filter(|_| tell_the_job) {
+        self.write("\u{1b}7\u{1b}[r\u{1b}8");
+        self.stale = Some(lines);
+        self.clear_stale();
+    }
+
+    /// The same for a job that draws on all of it, and must not lose what it has drawn there: it is told to draw anew.
+    /// When it leaves, the screen from before comes back, our line with it.
+    fn hand_over(&mut self) {
+        let Some(lines) = self.lines.take() else { return };
+        self.write("\u{1b}7\u{1b}[r\u{1b}8");
+        self.stale = Some(lines);
+        if let Ok(group) = tcgetpgrp(&self.terminal) {
             let _ = rustix::process::kill_process_group(group, Signal::WINCH);
+        }
+    }
+
+    fn clear_stale(&mut self) {
+        let Some(lines) = self.stale.take() else { return };
+        if tcgetwinsize(&self.terminal).is_ok_and(|size| size.ws_row >= lines) {
+            self.write(&format!("\u{1b}7\u{1b}[{lines};1H\u{1b}[2K\u{1b}8"));
         }
     }
 

@@ -468,3 +468,81 @@ fn no_cpu_figure_is_above_what_the_machine_has_even_at_a_millisecond() {
         }
     }
 }
+
+#[test]
+fn gigabytes_and_binary_data_pass_through_byte_for_byte() {
+    let home = open_folder();
+    let path = home.path().join("data");
+    let file = File::create(&path).unwrap();
+    // Two gigabytes, most of them holes, with blocks of every byte value between them.
+    file.set_len(2 << 30).unwrap();
+    let block: Vec<u8> = (0..=255_u8).cycle().take(1 << 20).collect();
+    for at in [0, 1 << 20, 1 << 30, (2 << 30) - (1 << 20)] {
+        std::os::unix::fs::FileExt::write_all_at(&file, &block, at).unwrap();
+    }
+    let line = format!(
+        "'{BIN}' run -q --no-save -- cat < data | cmp - data && '{BIN}' run -q --no-save -- cat data | wc -c"
+    );
+    let output = Command::new("sh").args(["-c", &line]).current_dir(home.path()).output().unwrap();
+    assert_eq!(text(&output), "exit status: 0\n-- stdout --\n2147483648\n\n-- stderr --\n");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_met_in_silence() {
+    let home = open_folder();
+    for line in
+        ["run -q --no-save -- yes", "list", "--help", "servers --cpu 1 --memory 1 -n 500", "system -i 0.001"]
+    {
+        let line = format!("'{BIN}' {line} | head -c 1 | wc -c");
+        let output = Command::new("sh")
+            .args(["-c", &line])
+            .env("HOME", home.path())
+            .env("RESOURCE_TRACKER_OFFLINE", "1")
+            .output()
+            .unwrap();
+        assert_eq!(text(&output), "exit status: 0\n-- stdout --\n1\n\n-- stderr --\n", "{line}");
+    }
+    let line = format!("'{BIN}' run -q --no-save -- yes | head -c 1 > /dev/null; echo ${{PIPESTATUS[0]}}");
+    let output = Command::new("bash").args(["-c", &line]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "141\n", "as without us: ended by SIGPIPE");
+}
+
+#[test]
+fn a_job_that_is_killed_for_memory_is_said_to_be_with_what_to_ask_for() {
+    if !support::is_root() {
+        return;
+    }
+    let home = open_folder();
+    let group = std::path::PathBuf::from(format!("/sys/fs/cgroup/memory/limited-{}", std::process::id()));
+    fs::create_dir(&group).unwrap();
+    fs::write(group.join("memory.limit_in_bytes"), "150000000").unwrap();
+    let _ = fs::write(group.join("memory.memsw.limit_in_bytes"), "150000000");
+    let greedy =
+        "import time\nblocks = []\nwhile True:\n    blocks.append(b'x' * 10_000_000)\n    time.sleep(0.02)";
+    let line = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.display());
+    let mut command = tracker(home.path());
+    let program = command.get_program().to_owned();
+    command = {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &line, "sh"])
+            .arg(program)
+            .env("HOME", home.path())
+            .env("XDG_DATA_HOME", home.path().join("data"));
+        shell
+    };
+    let output =
+        command.args(["run", "--offline", "-i", "0.1", "--", &python(), "-c", greedy]).output().unwrap();
+    fs::remove_dir(&group).unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(137), "{}", text(&output));
+    assert!(stderr.starts_with("resource-tracker: killed for memory after "), "{stderr}");
+    // What is below the limit of 143 MB is asked for twice over, in steps.
+    assert!(
+        stderr.contains("MB: try 512 MB, an estimate") && stderr.contains("next time  1 CPU, 512 MB memory"),
+        "{stderr}"
+    );
+    let shown = tracker(home.path()).args(["show", "last", "--json"]).output().unwrap();
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown["oom_kills"], serde_json::json!({ "processes": 1, "certain": true }));
+}

@@ -433,7 +433,7 @@ fn settings_come_from_the_option_then_the_variable_then_the_project_then_the_use
         "command = \"rm\"",
     ] {
         fs::write(&project, wrong).unwrap();
-        text += &format!("# {wrong}\n{}", shown(home.path(), &["run -- true"]));
+        let _ = write!(text, "# {wrong}\n{}", shown(home.path(), &["run -- true"]));
     }
     text += &shown(home.path(), &["list"]);
     check("config", text);
