@@ -54,11 +54,12 @@ fn command() -> u8 {
     fill_standard_streams();
     sys::share_one_heap();
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let settings = match Settings::read(&Cli::command(), &arguments) {
+    let parser = Cli::command();
+    let settings = match Settings::read(&parser, &arguments) {
         Ok(settings) => settings,
         Err(failure) => return show::failure(&failure),
     };
-    let parsed = settings.apply(Cli::command()).try_get_matches_from(arguments);
+    let parsed = settings.apply(parser).try_get_matches_from(arguments);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return show::usage(&error),
