@@ -51,6 +51,8 @@ deny: ## licences and sources of what we depend on (installs cargo-deny)
 generate: ## files that are made from the code
 	UPDATE_GENERATED=1 cargo test -p resource-tracker --lib -- docs_page policy
 	UPDATE_GENERATED=1 cargo test -p resource-tracker --test hosts golden
+	UPDATE_GENERATED=1 cargo test -p resource-tracker-cli --bin resource-tracker docs_page
+	INSTA_UPDATE=always cargo test -p resource-tracker-cli --test output
 
 clean:
 	cargo clean

@@ -47,3 +47,85 @@ fn page_of(parser: &Command, name: &str) -> Result<Command, Failure> {
             Failure { code: 2, ..Failure::new(NoSuchCommand { name: name.to_owned() }, hint) }
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use clap::{Arg, CommandFactory as _};
+
+    use super::*;
+    use crate::args::Cli;
+
+    /// `docs/commands.md`.
+    fn page() -> String {
+        let mut parser = Cli::command();
+        parser.build();
+        let mut page = String::from(
+            "# Commands\n\nGenerated from the parser. `resource-tracker COMMAND --help` says the same. RECORDING is a file, `last`, or \
+             a name\nor id from `resource-tracker list`. [JSON](json.md) describes what `--json` prints.\n",
+        );
+        write_commands(&mut page, NAME, &parser);
+        page
+    }
+
+    fn write_commands(page: &mut String, above: &str, parser: &Command) {
+        for command in
+            parser.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
+        {
+            let name = format!("{above} {}", command.get_name());
+            if command.has_subcommands() {
+                write_commands(page, &name, command);
+                continue;
+            }
+            let about = command.get_long_about().or(command.get_about()).map(ToString::to_string);
+            let usage = command.clone().render_usage().to_string();
+            let _ = write!(
+                page,
+                "\n## `{}`\n\n{}\n\n```text\n{}\n```\n",
+                name.trim_start_matches(NAME).trim_start(),
+                about.unwrap_or_default(),
+                usage.trim_start_matches("Usage: ").replace("resource-tracker-", "resource-tracker ")
+            );
+            let shown: Vec<&Arg> =
+                command.get_arguments().filter(|arg| !arg.is_hide_set() && arg.get_id() != "help").collect();
+            if !shown.is_empty() {
+                page.push_str("\n| option | meaning | variable | default |\n|---|---|---|---|\n");
+            }
+            for arg in shown {
+                write_option(page, arg);
+            }
+            if let Some(after) = command.get_after_help() {
+                let _ = write!(page, "\n```text\n{after}\n```\n");
+            }
+        }
+    }
+
+    fn write_option(page: &mut String, arg: &Arg) {
+        let takes_value = arg.get_action().takes_values();
+        let names = arg.get_value_names().unwrap_or_default();
+        let value = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let name = match (arg.get_short(), arg.get_long()) {
+            (Some(short), Some(long)) => format!("-{short}, --{long}"),
+            (None, Some(long)) => format!("--{long}"),
+            (Some(short), None) => format!("-{short}"),
+            (None, None) => String::new(),
+        };
+        let value = if takes_value { value } else { String::new() };
+        let env = arg.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
+        let default = arg.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy()));
+        let default = if takes_value { default.collect::<Vec<_>>().join(" ") } else { String::new() };
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let _ = writeln!(page, "| `{}` | {help} | {env} | {default} |", format!("{name} {value}").trim());
+    }
+
+    #[test]
+    fn the_docs_page_of_commands_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
+        if std::env::var_os("UPDATE_GENERATED").is_some() {
+            std::fs::write(path, page()).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(committed, page(), "run `make generate`");
+    }
+}

@@ -118,6 +118,10 @@ fn ending(head: &Head, context: &Context) -> String {
     let code = run.and_then(|run| run.exit_code).filter(|code| *code != 0);
     let status = run.and_then(|run| run.status.as_ref());
     match (Standing::of(head, context), status) {
+        (Standing::Failed, _) if run.is_some_and(|run| run.oom_kills.is_some()) => {
+            let likely = run.and_then(|run| run.oom_kills).is_some_and(|kills| !kills.certain);
+            format!("killed{} for memory{after}", if likely { ", most likely" } else { "" })
+        }
         (Standing::Failed, _) if signal.is_some() => {
             let signal = signal.unwrap_or_default();
             format!(

@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::metric::{Metric, Row};
 use crate::record;
 use crate::recording::Run;
+use crate::source::cgroup::OomKills;
 
 const START: f64 = 1_741_785_600.0;
 
@@ -80,6 +81,14 @@ fn the_policy_allows_this_style_and_this_script_and_nothing_else() {
 fn the_same_input_gives_the_same_page() {
     let recording = recording(&Config::default(), finished(), 3);
     assert_eq!(page_of(&recording, |_| {}), page_of(&recording, |_| {}));
+}
+
+#[test]
+fn a_job_that_was_killed_for_memory_is_said_to_be_and_what_to_try() {
+    let oom_kills = Some(OomKills { processes: 1, certain: true });
+    let page = page(Run { status: Some(Status::Killed), signal: Some(9), oom_kills, ..Run::default() }, 3);
+    assert!(page.contains("Failed</strong> killed for memory after 3 s"));
+    assert!(page.contains("it was killed for memory, at "));
 }
 
 #[test]
