@@ -103,6 +103,13 @@ def shared(_seconds):
         os.waitpid(pid, 0)
 
 
+def idle_children(seconds):
+    """A hundred processes that do nothing."""
+    children = [os.spawnlp(os.P_NOWAIT, "sleep", "sleep", str(seconds)) for _ in range(100)]
+    for pid in children:
+        os.waitpid(pid, 0)
+
+
 def short_peak(_seconds):
     """600 MiB that are gone before the next look of one every 4 s: they come and go between two grid lines."""
     time.sleep(4.2 - time.time() % 4)

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Accuracy and cost beside the peers that are installed, as the table of the README.
+
+    benches/compare/run.py [--peers PYTHON]
+
+PYTHON is an interpreter that has psutil, the original package (resource-tracker 0.4.2) and denet, or some of them; by
+default a virtual environment in target/peers, which is made where it can be. One sample a second for all. The truth is
+a cpuacct group of the kernel's that holds the job alone; what the tracker itself spends is a group that holds the
+tracker alone. Needs root and cgroup version 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "resource-tracker"
+JOBS = ROOT / "crates/cli/tests/jobs.py"
+PEERS = Path(__file__).with_name("peers.py")
+GROUPS = Path("/sys/fs/cgroup/cpuacct")
+PYTHON = str(Path("/usr/bin/python3").resolve())
+KINDS = [
+    ("one busy process", "one"),
+    ("hundreds of 20 ms children", "short_children"),
+    ("children started by threads", "children_of_threads"),
+    ("a worker that daemonises", "double_fork"),
+    ("parent ignores SIGCHLD", "ignored_sigchld"),
+]
+ROUNDS = 3
+
+
+class Group:
+    """A cpuacct group; what it holds is accounted for by the kernel."""
+
+    def __init__(self, name: str) -> None:
+        self.folder = GROUPS / f"compare-{os.getpid()}-{name}"
+        self.folder.mkdir()
+
+    def enter(self, command: list[str]) -> list[str]:
+        return ["sh", "-c", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh", *command]
+
+    def cpu_s(self) -> float:
+        return int((self.folder / "cpuacct.usage").read_text()) / 1e9
+
+    def remove(self) -> None:
+        self.folder.rmdir()
+
+
+def ours(job: list[str]) -> tuple[list[str], object]:
+    def reported(text: str) -> float | None:
+        return json.loads(text.splitlines()[-1])["cpu_seconds"]
+
+    return [str(BIN), "run", "--offline", "--no-save", "--json", "--", *job], reported
+
+
+def peer(python: str, name: str):
+    def wrap(job: list[str]):
+        def reported(text: str) -> float | None:
+            return json.loads(text.splitlines()[-1])["cpu_seconds"]
+
+        return [python, str(PEERS), name, *job], reported
+
+    return wrap
+
+
+def measure(tracker, job: list[str]) -> tuple[float | None, float, float]:
+    """Reported CPU seconds, true ones, and those of the tracker."""
+    truth, own = Group("job"), Group("tracker")
+    try:
+        command, reported = tracker(truth.enter(job))
+        done = subprocess.run(own.enter(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+        found = reported(done.stdout) if done.returncode == 0 else None
+        return found, truth.cpu_s(), own.cpu_s()
+    finally:
+        truth.remove()
+        own.remove()
+
+
+def environment(given: str | None) -> str:
+    """An interpreter with the peers."""
+    if given:
+        return given
+    venv = ROOT / "target/peers"
+    python = venv / "bin/python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+        for package in ("psutil", "resource-tracker==0.4.2", "denet"):
+            # One that cannot be had is left out of the table.
+            subprocess.run([str(python), "-m", "pip", "install", "--quiet", package], check=False)
+    return str(python)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peers")
+    python = environment(parser.parse_args().peers)
+    known = subprocess.run([python, str(PEERS), "list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    trackers = {"this": ours, **{name: peer(python, name) for name in known}}
+    print(f"| reported / true CPU time | {' | '.join(trackers)} |")
+    print(f"|---|{'---|' * len(trackers)}")
+    for title, kind in KINDS:
+        cells = []
+        for tracker in trackers.values():
+            ratios = []
+            for _ in range(ROUNDS):
+                found, true, _ = measure(tracker, [PYTHON, str(JOBS), kind, "3"])
+                if found is not None:
+                    ratios.append(found / true)
+            cells.append(f"{min(ratios):.2f}–{max(ratios):.2f}" if ratios else "fails")
+        print(f"| {title}, 3 s | {' | '.join(cells)} |", flush=True)
+    for title, job, seconds in (
+        ("CPU of the tracker, ms for each second of an idle job", ["sleep", "10"], 10),
+        ("the same with 100 children", [PYTHON, str(JOBS), "idle_children", "10"], 10),
+    ):
+        cells = []
+        for tracker in trackers.values():
+            spent = [measure(tracker, job)[2] for _ in range(ROUNDS)]
+            # What it takes to start is not a cost of watching: a job of no length is taken away.
+            start = [measure(tracker, ["true"])[2] for _ in range(ROUNDS)]
+            cells.append(f"{max(0.0, statistics.median(spent) - statistics.median(start)) / seconds * 1e3:.2f}")
+        print(f"| {title} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Runs what the documentation shows: every block of code in README and docs, and the examples.
+
+    run.py --bin FOLDER [--python PYTHON] [--r-library FOLDER] [--metaflow PYTHON]
+
+Each file gets an empty folder and an empty home, its blocks in order: `sh` in one shell that ends at the first error,
+`python` and `r` in one interpreter each. `text` is output, or a file that cannot be run here. Also checked: relative
+links of all pages lead somewhere, every block names its language, every file in examples/ is listed here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "r").glob("README.md")),
+]
+BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
+# What a page says and a test cannot do within itself, with where it is done instead.
+ELSEWHERE = {
+    "make test": "is what runs this",
+    "cargo install --locked --path crates/cli": "`make newcomer`, and the browser and Python tests build the same program",
+}
+LANGUAGES = {"sh", "python", "r", "toml", "text"}
+# Examples that need what is not here (a cluster, an image to pull, a GPU); their syntax is checked.
+NOT_RUN = {"slurm.sbatch", "Dockerfile", "kubernetes-job.yaml", "github-actions.yml"}
+
+failures: list[str] = []
+
+
+def fail(what: str) -> None:
+    failures.append(what)
+    print(f"FAILED {what}")
+
+
+def run(what: str, command: list[str], folder: Path, environment: dict[str, str], text: str | None = None) -> None:
+    done = subprocess.run(
+        command, cwd=folder, env=environment, input=text, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300
+    )
+    if done.returncode == 0:
+        print(f"ok     {what}")
+    else:
+        fail(f"{what}: exit {done.returncode}\n{done.stdout[-3000:]}")
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return [(language.strip(), code) for language, code in BLOCK.findall(page.read_text())]
+
+
+def links(page: Path) -> None:
+    text = BLOCK.sub("", page.read_text())
+    for target in LINK.findall(text):
+        path = target.split("#")[0]
+        if path and "://" not in path and not (page.parent / path).exists():
+            fail(f"{page.relative_to(ROOT)}: link to `{target}` leads nowhere")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", type=lambda folder: Path(folder).resolve(), required=True)
+    parser.add_argument("--python", type=Path)
+    parser.add_argument("--r-library", type=lambda folder: Path(folder).resolve())
+    parser.add_argument("--metaflow", type=Path)
+    arguments = parser.parse_args()
+    interpreters = {
+        "sh": ["sh", "-eu"],
+        "python": [str(arguments.python), "-"] if arguments.python else None,
+        "r": ["Rscript", "-"] if arguments.r_library else None,
+    }
+
+    def environment(home: Path) -> dict[str, str]:
+        paths = [str(arguments.bin), *([str(arguments.python.parent)] if arguments.python else []), os.environ["PATH"]]
+        return {
+            "PATH": ":".join(paths),
+            "HOME": str(home),
+            "LC_ALL": "C.UTF-8",
+            "BROWSER": "true",
+            "RESOURCE_TRACKER_OFFLINE": "1",
+            "R_LIBS": str(arguments.r_library or ""),
+        }
+
+    for page in PAGES:
+        links(page)
+        name = str(page.relative_to(ROOT))
+        found = blocks(page)
+        for language in sorted({language for language, _ in found} - LANGUAGES):
+            fail(f"{name}: a block in `{language or 'no language'}`")
+        for language, interpreter in interpreters.items():
+            code = "\n".join(code for of, code in found if of == language and code.strip() not in ELSEWHERE)
+            if not code:
+                continue
+            if interpreter is None:
+                print(f"--     {name}: its {language} is not run, no interpreter was given")
+                continue
+            home = Path(tempfile.mkdtemp())
+            run(f"{name} ({language})", interpreter, home, environment(home), code)
+            shutil.rmtree(home)
+
+    examples(arguments, environment)
+    print(f"{len(PAGES)} pages, {len(failures)} failures")
+    return 1 if failures else 0
+
+
+def examples(arguments: argparse.Namespace, environment) -> None:  # noqa: ANN001
+    folder = ROOT / "examples"
+    for example in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+        name = str(example.relative_to(ROOT))
+        home = Path(tempfile.mkdtemp())
+        match example.suffix:
+            case ".py" if example.parent.name == "metaflow":
+                if arguments.metaflow:
+                    flow(arguments.metaflow, example, name, home, environment(home))
+            case ".py" if arguments.python:
+                run(name, [str(arguments.python), str(example)], home, environment(home))
+            case ".R" if arguments.r_library:
+                run(name, ["Rscript", str(example)], home, environment(home))
+            case ".ipynb" if arguments.python:
+                notebook(arguments.python, example, name, home, environment(home))
+            case ".sh":
+                run(name, ["sh", str(example)], home, environment(home))
+            case ".sbatch":
+                run(f"{name} (syntax)", ["bash", "-n", str(example)], home, environment(home))
+            case _ if example.name not in NOT_RUN and example.suffix not in {".py", ".R", ".ipynb"}:
+                fail(f"{name} is not run by this test, and not listed as one that cannot be")
+        shutil.rmtree(home)
+
+
+def flow(python: Path, example: Path, name: str, home: Path, environment: dict[str, str]) -> None:
+    """A flow; one that is made to fail must."""
+    variables = {**environment, "USERNAME": "docs", "METAFLOW_HOME": str(home), "METAFLOW_DEFAULT_DATASTORE": "local"}
+    command = [str(python), str(example), "--no-pylint", "run"]
+    if example.stem.startswith("failing"):
+        command = ["sh", "-c", '! "$@"', "sh", *command]
+    run(name, command, home, variables)
+
+
+def notebook(python: Path, example: Path, name: str, home: Path, environment: dict[str, str]) -> None:
+    """The cells in order, in one interpreter with the magics of IPython."""
+    program = (
+        "import json, sys\nfrom IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        "for cell in json.load(open(sys.argv[1]))['cells']:\n"
+        "    if cell['cell_type'] == 'code':\n"
+        "        shell.run_cell(''.join(cell['source'])).raise_error()\n"
+    )
+    run(name, [str(python), "-c", program, str(example)], home, environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
