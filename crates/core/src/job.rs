@@ -274,7 +274,8 @@ impl Job {
                 system_ticks: waited_system,
                 ..storage
             },
-            is_leaving: false,
+            // One that began and ended since the last look may be in its parent's account already.
+            is_leaving: has_ended,
         }
     }
 

@@ -62,7 +62,7 @@ pub struct Account {
     pub spent: Totals,
     /// What it received from children, as far as the kernel tells the two apart; else the same as `spent`.
     pub received: Totals,
-    /// It ended while we looked, and `spent` is of an earlier look: its parent may have received it already.
+    /// It ended while we looked, and `spent` is of a moment before: its parent may have received it already.
     pub is_leaving: bool,
 }
 
@@ -272,6 +272,19 @@ mod tests {
         for parent_received_s in [0, 5] {
             let mut ledger = Ledger::default();
             ledger.settle(&[account(10, 1, 1, 0), account(11, 10, 5, 0)], &[]);
+            let leaving = Account { is_leaving: true, ..account(11, 10, 5, 0) };
+            ledger.settle(&[account(10, 1, 1, parent_received_s), leaving], &[]);
+            assert_eq!(seconds(&ledger), 6, "parent had received {parent_received_s} s");
+            ledger.settle(&[account(10, 1, 1, 5)], &[]);
+            assert_eq!((seconds(&ledger), ledger.unreceived_cpu_ns()), (6, 0));
+        }
+    }
+
+    #[test]
+    fn a_child_that_began_and_ends_since_the_last_look_is_counted_once() {
+        for parent_received_s in [0, 5] {
+            let mut ledger = Ledger::default();
+            ledger.settle(&[account(10, 1, 1, 0)], &[]);
             let leaving = Account { is_leaving: true, ..account(11, 10, 5, 0) };
             ledger.settle(&[account(10, 1, 1, parent_received_s), leaving], &[]);
             assert_eq!(seconds(&ledger), 6, "parent had received {parent_received_s} s");
