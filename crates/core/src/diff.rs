@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use crate::metric::{Kind, Metric, Row};
 use crate::snapshot::{Device, JobReading, Snapshot};
+use crate::source::gpu::GpuState;
 use crate::source::procfs::SECTOR_BYTES;
 
 /// How much longer than its row a rate must look back where its counter steps.
@@ -79,8 +80,6 @@ pub struct Rates {
     pub system_cores: Option<f64>,
     /// Grid lines that passed unsampled.
     pub missed_ticks: u64,
-    /// There is a GPU that nothing here reads: its figures are unknown, not 0.
-    pub has_unread_gpu: bool,
 }
 
 /// The row between two snapshots.
@@ -96,16 +95,7 @@ pub fn row(before: &Snapshot, after: &Snapshot, rates: Rates) -> Row {
     let elapsed_ns = after.at.monotonic_ns.checked_sub(before.at.monotonic_ns);
     set(Metric::Elapsed, elapsed_ns.map(seconds));
     set(Metric::MissedTicks, Some(count(rates.missed_ticks)));
-    for gpu in [
-        Metric::ProcessGpu,
-        Metric::ProcessVram,
-        Metric::ProcessGpus,
-        Metric::SystemGpu,
-        Metric::SystemVram,
-        Metric::SystemGpus,
-    ] {
-        set(gpu, (!rates.has_unread_gpu).then_some(0.0));
-    }
+    set_gpu(&mut set, &after.gpu);
     if let (Some(then), Some(now)) = (before.job.as_ref(), after.job.as_ref()) {
         set_job(&mut set, then, now, rates);
     }
@@ -175,6 +165,17 @@ fn set_machine(set: &mut impl FnMut(Metric, Option<f64>), before: &Snapshot, aft
     set(Metric::DiskTotal, after.space.map(|space| gib(space.total_bytes)));
     set(Metric::DiskUsed, after.space.map(|space| gib(space.used_bytes)));
     set(Metric::DiskFree, after.space.map(|space| gib(space.free_bytes)));
+}
+
+fn set_gpu(set: &mut impl FnMut(Metric, Option<f64>), gpu: &GpuState) {
+    let mib = |bytes: u64| count(bytes) / 1_048_576.0;
+    let (job, system) = (gpu.job(), gpu.system());
+    set(Metric::ProcessGpu, job.usage);
+    set(Metric::ProcessVram, job.vram_bytes.map(mib));
+    set(Metric::ProcessGpus, job.utilized.map(count));
+    set(Metric::SystemGpu, system.usage);
+    set(Metric::SystemVram, system.vram_bytes.map(mib));
+    set(Metric::SystemGpus, system.utilized.map(count));
 }
 
 fn set_pressure(set: &mut impl FnMut(Metric, Option<f64>), before: &Snapshot, after: &Snapshot) {

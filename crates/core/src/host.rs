@@ -1,12 +1,15 @@
 //! The machine we run on: its size, and what a container lets us use of it.
 //!
 //! In:  `/proc`, cgroups and the CPU affinity. Out: [`Host`], and as the contract's `server_info`.
-//! Not here: which cloud it belongs to (`cloud`), GPUs (`source::gpu`).
+//! Not here: which cloud it belongs to (`cloud`), what its GPUs do (`source::gpu`).
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::root::Root;
 use crate::source::cgroup::read_limits;
+use crate::source::gpu::{self, Inventory};
 use crate::source::procfs::{parse_meminfo, parse_stat};
 
 /// A machine.
@@ -22,11 +25,13 @@ pub struct Host {
     pub cpu_limit_cores: Option<f64>,
     /// Memory that we may use, where that is less.
     pub memory_limit_mib: Option<f64>,
+    /// GPUs.
+    pub gpus: Inventory,
 }
 
 /// Looks at the machine, and at the limits of process `pid` (`self` for ours).
 #[must_use]
-pub fn look(root: &Root, pid: &str) -> Host {
+pub fn look(root: &Arc<Root>, pid: &str) -> Host {
     let mut buffer = Vec::new();
     let vcpus = root
         .read("/proc/stat", &mut buffer)
@@ -51,6 +56,7 @@ pub fn look(root: &Root, pid: &str) -> Host {
         memory_mib,
         cpu_limit_cores: candidates.into_iter().flatten().reduce(f64::min),
         memory_limit_mib: memory_limit_mib.filter(|limit| memory_mib.is_none_or(|all| *limit < all)),
+        gpus: gpu::inventory(root),
     }
 }
 
@@ -66,6 +72,13 @@ fn mib_of_kib(kib: u64) -> f64 {
     kib as f64 / 1024.0
 }
 
+/// The first of those names that are there most often.
+fn most_common(names: &[String]) -> &str {
+    let count = |name: &String| names.iter().filter(|other| *other == name).count();
+    // Of several maxima `max_by_key` gives the last, so the first comes last.
+    names.iter().rev().max_by_key(|name| count(name)).map_or("", String::as_str)
+}
+
 impl Host {
     /// The contract's `server_info`; `allocation` is added by whoever knows the figures.
     #[must_use]
@@ -75,10 +88,10 @@ impl Host {
             "os": self.os,
             "vcpus": self.vcpus,
             "memory_mb": self.memory_mib.map(two_decimals),
-            "gpu_count": 0,
-            "gpu_names": [],
-            "gpu_name": "",
-            "gpu_memory_mb": 0.0,
+            "gpu_count": self.gpus.names.as_ref().map(Vec::len),
+            "gpu_names": self.gpus.names.as_deref().unwrap_or_default(),
+            "gpu_name": self.gpus.names.as_deref().map_or("", most_common),
+            "gpu_memory_mb": self.gpus.memory_bytes.map(|bytes| mib_of_kib(bytes / 1024)),
             "cpu_limit": self.cpu_limit_cores,
             "memory_limit_mb": self.memory_limit_mib.map(two_decimals),
         }) else {
@@ -94,7 +107,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_as_its_commands_say() {
-        let host = look(&Root::host().unwrap(), "self");
+        let host = look(&Arc::new(Root::host().unwrap()), "self");
         let nproc = std::process::Command::new("getconf").arg("_NPROCESSORS_ONLN").output().unwrap();
         assert_eq!(host.vcpus.unwrap().to_string(), String::from_utf8_lossy(&nproc.stdout).trim());
         assert!(host.memory_mib.unwrap() > 64.0);

@@ -23,6 +23,7 @@ use crate::reading;
 use crate::root::{Access, Kept, Root, Shape};
 use crate::snapshot::{CpuTime, JobReading, Moment, OwnCost, Snapshot};
 use crate::source::Machine;
+use crate::source::gpu::{Figures, GpuState, Gpus, Question};
 use crate::sys::{self, Ended};
 use crate::tracker::{Progress, State};
 
@@ -75,6 +76,15 @@ pub enum Target {
 const PEEK_AT_LEAST_EVERY_NS: u64 = 10_000_000_000;
 const FIRST_PEEK_NS: u64 = 1_000_000;
 
+/// So long before a tick GPUs are asked: a driver with many of them takes tens of milliseconds.
+const ASK_GPUS_BEFORE_NS: u64 = 50_000_000;
+
+/// At shorter intervals they are asked at each tick, for the next ones.
+const ASK_GPUS_FROM_NS: u64 = 200_000_000;
+
+/// A driver that takes longer is late.
+const LATE_NS: u64 = 250_000_000;
+
 /// What makes a row of two looks; the sampling thread is a loop around it.
 pub struct Engine {
     root: Arc<Root>,
@@ -93,7 +103,12 @@ pub struct Engine {
     reaped: Vec<Reaped>,
     peek_ns: u64,
     rows: u64,
-    /// What did not go as it should at the start.
+    /// `None` where this machine has no GPU.
+    gpus: Option<Gpus>,
+    gpu_figures: Figures,
+    /// The tick for which GPUs were asked last.
+    gpus_asked_for: Option<u64>,
+    /// What did not go as it should, and was not told yet.
     notes: Vec<String>,
 }
 
@@ -129,6 +144,9 @@ impl Engine {
             reaped: Vec::new(),
             peek_ns: FIRST_PEEK_NS,
             rows: 0,
+            gpus: None,
+            gpu_figures: Figures::default(),
+            gpus_asked_for: None,
             notes: Vec::new(),
         };
         let at = Moment::now();
@@ -142,6 +160,9 @@ impl Engine {
             }
             Target::None => {}
         }
+        // After the counters were opened: what this thread starts from now on is not in them.
+        engine.gpus = Gpus::open(&engine.root, !engine.config.as_guest);
+        engine.ask_gpus();
         engine.before.own = engine.own_cost();
         engine.add_usage_points(false);
         for (source, error) in &engine.before.failures {
@@ -211,7 +232,7 @@ impl Engine {
     fn place(&self, pid: u32) -> Place {
         if self.own_statm.is_none() && self.has_own_thread && pid == std::process::id() {
             self.root.note(|| Access::OwnClock);
-            Place::InsideOf { pid, cpu_ns: sys::thread_cpu_ns().unwrap_or(0) }
+            Place::InsideOf { pid, cpu_ns: sys::thread_cpu_ns().unwrap_or(0) + self.gpu_cpu_ns() }
         } else {
             Place::Outside
         }
@@ -220,7 +241,7 @@ impl Engine {
     fn own_cost(&mut self) -> OwnCost {
         self.root.note(|| Access::OwnClock);
         let Some(statm) = &self.own_statm else {
-            return OwnCost { cpu_ns: sys::thread_cpu_ns(), rss_kib: None };
+            return OwnCost { cpu_ns: sys::thread_cpu_ns().map(|ns| ns + self.gpu_cpu_ns()), rss_kib: None };
         };
         let text = self.root.reread(statm, Shape::Whole, &mut self.buffer).ok();
         let pages =
@@ -245,6 +266,55 @@ impl Engine {
         // A failed look costs nothing: the row's own look follows.
         let _ = job.read(&self.root, &self.after, &reaped, self.place(std::process::id()));
         self.job = Some(job);
+        self.ask_gpus();
+    }
+
+    fn gpu_cpu_ns(&self) -> u64 {
+        self.gpus.as_ref().map_or(0, Gpus::cpu_ns)
+    }
+
+    /// Wants to know about GPUs, and does not wait for it.
+    fn ask_gpus(&self) {
+        let Some(gpus) = &self.gpus else { return };
+        let members = self.job.as_ref().map_or(&[][..], Job::members);
+        gpus.ask(Question {
+            members: members.iter().map(|member| member.pid).collect(),
+            root_pid: self.job.as_ref().map(Job::pid),
+        });
+    }
+
+    /// When GPUs are to be asked so that their answer is there at this tick; never where there are none.
+    fn ask_gpus_at_ns(&self, tick: &Tick) -> u64 {
+        let is_asked = self.gpus_asked_for == Some(tick.number);
+        if self.gpus.is_none() || is_asked || self.interval_ns() < ASK_GPUS_FROM_NS {
+            return u64::MAX;
+        }
+        tick.at_ns.saturating_sub(ASK_GPUS_BEFORE_NS)
+    }
+
+    /// What is known about GPUs at this moment, for the row that ends with it.
+    fn read_gpus(&mut self, at: Moment, is_end: bool) {
+        let Some(gpus) = &self.gpus else { return };
+        let (since_ns, now_ns) = (self.before.at.monotonic_ns, at.monotonic_ns);
+        self.after.gpu = if is_end {
+            gpus.last(self.config.interval.ns().get(), now_ns)
+        } else {
+            gpus.latest(since_ns, now_ns)
+        };
+        match &self.after.gpu {
+            GpuState::Read(reading) => {
+                let row_s = Duration::from_nanos(now_ns.saturating_sub(since_ns)).as_secs_f64();
+                self.gpu_figures.add(reading, row_s);
+                self.notes.extend(reading.notes.iter().cloned());
+            }
+            GpuState::Silent if gpus.waiting_ns(now_ns).is_some_and(|ns| ns >= LATE_NS) => {
+                self.notes.push(
+                    "GPU: the driver did not answer in time, so that the GPU cells of some rows are empty"
+                        .to_owned(),
+                );
+            }
+            GpuState::Silent | GpuState::Absent => {}
+        }
     }
 
     /// Makes the row from the last look to this moment.
@@ -259,14 +329,13 @@ impl Engine {
             job.start_interval();
             self.job = Some(job);
         }
+        self.read_gpus(at, is_end);
+        if !is_end && self.interval_ns() < ASK_GPUS_FROM_NS {
+            self.ask_gpus();
+        }
         self.after.own = self.own_cost();
         let (process_cores, system_cores) = self.add_usage_points(is_end);
-        let rates = Rates {
-            process_cores,
-            system_cores,
-            missed_ticks,
-            has_unread_gpu: self.machine.has_unread_gpu(),
-        };
+        let rates = Rates { process_cores, system_cores, missed_ticks };
         self.rows += 1;
         let row = diff::row(&self.before, &self.after, rates);
         std::mem::swap(&mut self.before, &mut self.after);
@@ -293,6 +362,16 @@ impl Engine {
             self.process_usage.add(job.cpu.within, job.cpu.spent_ns, counter)
         });
         (process, system)
+    }
+
+    /// Hands on what there is to say, each thing once.
+    fn tell_notes(&mut self, progress: &Progress) {
+        for note in self.notes.drain(..) {
+            progress.note_once(note);
+        }
+        if self.gpus.is_some() {
+            progress.set_gpus(self.gpu_figures.all());
+        }
     }
 
     fn coverage_notes(&self, progress: &Progress) {
@@ -323,9 +402,7 @@ pub(crate) fn run(
     progress: &Arc<Progress>,
     mut sinks: Vec<Box<dyn Sink>>,
 ) {
-    for note in std::mem::take(&mut engine.notes) {
-        progress.note(note);
-    }
+    engine.tell_notes(progress);
     progress.set_cpu_source(engine.cpu_source());
     let start = engine.started_at();
     let grid = Grid::new(start.wall_ns, start.monotonic_ns, engine.config.interval.ns());
@@ -349,7 +426,8 @@ pub(crate) fn run(
             last = tick.number.checked_sub(1);
             tick.at_ns = u64::MAX;
         }
-        let wake_ns = next_wake_ns(&engine, &tick, peek_at_ns);
+        let ask_gpus_at_ns = engine.ask_gpus_at_ns(&tick);
+        let wake_ns = next_wake_ns(&engine, &tick, peek_at_ns).min(ask_gpus_at_ns);
         let wake_ns = if held_back.is_some() { wake_ns.min(release_at_ns) } else { wake_ns };
         let wake = wait(&engine, progress, &watched, wake_ns);
         for order in progress.take_orders() {
@@ -390,7 +468,13 @@ pub(crate) fn run(
             } else if hand_on(&row, progress, &mut sinks).is_break() {
                 return progress.set_state(State::Stopped);
             }
+            engine.tell_notes(progress);
             peek_at_ns = now_ns + PEEK_AT_LEAST_EVERY_NS;
+        } else if now_ns >= ask_gpus_at_ns {
+            engine.gpus_asked_for = Some(tick.number);
+            // Processes that came since the last look belong to the question.
+            engine.peek();
+            engine.ask_gpus();
         } else if now_ns >= peek_at_ns {
             engine.peek();
             engine.peek_ns = (engine.peek_ns * 2).min(PEEK_AT_LEAST_EVERY_NS);
@@ -415,6 +499,7 @@ fn finish(
 ) {
     let row = engine.tick(Moment::now(), 0, true);
     let row = held_back.map_or(row, |first| diff::join(first, &row));
+    engine.tell_notes(progress);
     engine.coverage_notes(progress);
     let _ = hand_on(&row, progress, sinks);
     progress.set_state(state);

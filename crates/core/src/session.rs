@@ -9,6 +9,7 @@
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -420,7 +421,8 @@ impl Session {
 
     fn look_at_server(&mut self) {
         if self.server.is_none() && self.plan.discover_server && !matches!(self.life, Life::Loaded { .. }) {
-            self.server = Root::host_as_guest().ok().map(|root| host::look(&root, "self").server_info());
+            self.server =
+                Root::host_as_guest().ok().map(|root| host::look(&Arc::new(root), "self").server_info());
         }
     }
 
@@ -467,6 +469,10 @@ impl Session {
                 Life::Thread { tracker, .. } => tracker.notes(),
                 Life::Companion { companion, .. } => companion.notes.clone(),
                 Life::New | Life::Loaded { .. } => Vec::new(),
+            },
+            gpus: match &self.life {
+                Life::Thread { tracker, .. } => tracker.gpus(),
+                Life::Companion { .. } | Life::New | Life::Loaded { .. } => Vec::new(),
             },
             ..Run::default()
         };

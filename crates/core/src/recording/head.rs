@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::source::gpu::GpuFigures;
+
 /// The version of the snapshot schema that is read and written here.
 pub const VERSION: u64 = 1;
 
@@ -124,6 +126,9 @@ pub struct Run {
     /// What the reader of the figures should know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// What each GPU did, where there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuFigures>,
     /// Keys of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
