@@ -5,8 +5,12 @@
 //!      and a [`Warning`] for each that is weak. The advice never changes the resources.
 //! Not here: which server has them and what it costs (`catalog`).
 
+mod gpu;
+
 use serde::Serialize;
 use thiserror::Error;
+
+pub use gpu::{Allowed, Finding};
 
 use crate::metric::Metric;
 use crate::stats::{Stats, StatsError, aggregate_stats};
@@ -122,6 +126,8 @@ pub struct Limits {
     pub cpu_cores: Option<f64>,
     /// Memory it could use: the tighter of container limit and machine.
     pub memory_mb: Option<f64>,
+    /// GPUs it could use; `None` where there was none for it.
+    pub gpus: Option<Allowed>,
 }
 
 /// Why a figure is weak.
@@ -222,6 +228,8 @@ pub struct Advice {
     pub basis: Basis,
     /// Where that is weak.
     pub warnings: Vec<Warning>,
+    /// What else the run shows that one can do something about.
+    pub findings: Vec<Finding>,
 }
 
 /// The recommendation, why, and how far to trust it.
@@ -248,7 +256,8 @@ pub fn advise(
         vram_peak_mib: combined.get("process_gpu_vram", "max"),
     };
     let coverage = coverage.or_else(|| summary.coverage());
-    Ok(Advice { resources, basis, warnings: warnings(summary, &stats, limits, coverage) })
+    let warnings = warnings(summary, &stats, limits, coverage);
+    Ok(Advice { resources, basis, warnings, findings: gpu::findings(summary, &limits) })
 }
 
 /// What is weak about this run's figures.
@@ -380,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_good_run_has_no_warnings_and_a_weak_one_says_why() {
-        let limits = Limits { cpu_cores: Some(4.0), memory_mb: Some(1000.0) };
+        let limits = Limits { cpu_cores: Some(4.0), memory_mb: Some(1000.0), gpus: None };
         let good = advise(&summary(&[], 60.0), &[], limits, Some(0.99)).unwrap();
         assert_eq!((good.warnings, good.basis.runs, good.basis.duration_s), (vec![], 1, Some(60.0)));
         assert_eq!(Ok(good.resources), recommend_resources(&summary(&[], 60.0).stats().unwrap(), &[]));
