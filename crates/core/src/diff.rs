@@ -168,13 +168,12 @@ fn set_machine(set: &mut impl FnMut(Metric, Option<f64>), before: &Snapshot, aft
 }
 
 fn set_gpu(set: &mut impl FnMut(Metric, Option<f64>), gpu: &GpuState) {
-    let mib = |bytes: u64| count(bytes) / 1_048_576.0;
     let (job, system) = (gpu.job(), gpu.system());
     set(Metric::ProcessGpu, job.usage);
-    set(Metric::ProcessVram, job.vram_bytes.map(mib));
+    set(Metric::ProcessVram, job.vram_mib());
     set(Metric::ProcessGpus, job.utilized.map(count));
     set(Metric::SystemGpu, system.usage);
-    set(Metric::SystemVram, system.vram_bytes.map(mib));
+    set(Metric::SystemVram, system.vram_mib());
     set(Metric::SystemGpus, system.utilized.map(count));
 }
 
@@ -189,6 +188,16 @@ fn set_pressure(set: &mut impl FnMut(Metric, Option<f64>), before: &Snapshot, af
     set(Metric::TrackerMemory, after.own.rss_kib.map(count));
 }
 
+/// Cells that a driver gives.
+const GPU: [Metric; 6] = [
+    Metric::ProcessGpu,
+    Metric::ProcessVram,
+    Metric::ProcessGpus,
+    Metric::SystemGpu,
+    Metric::SystemVram,
+    Metric::SystemGpus,
+];
+
 /// Two rows that follow each other as one: growth adds up, levels are the later ones, rates are over both.
 #[must_use]
 pub fn join(first: &Row, second: &Row) -> Row {
@@ -201,6 +210,8 @@ pub fn join(first: &Row, second: &Row) -> Row {
                 (Some(one), Some(other)) => Some(one.max(other)),
                 (one, other) => one.or(other),
             },
+            // A driver may not have answered yet in a short last part.
+            (Kind::Gauge, (one, other)) if GPU.contains(&metric) => other.or(one),
             (Kind::Gauge, (_, other)) => other,
         };
     }

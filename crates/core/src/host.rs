@@ -3,8 +3,6 @@
 //! In:  `/proc`, cgroups and the CPU affinity. Out: [`Host`], and as the contract's `server_info`.
 //! Not here: which cloud it belongs to (`cloud`), what its GPUs do (`source::gpu`).
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value, json};
 
 use crate::root::Root;
@@ -31,7 +29,7 @@ pub struct Host {
 
 /// Looks at the machine, and at the limits of process `pid` (`self` for ours).
 #[must_use]
-pub fn look(root: &Arc<Root>, pid: &str) -> Host {
+pub fn look(root: &Root, pid: &str) -> Host {
     let mut buffer = Vec::new();
     let vcpus = root
         .read("/proc/stat", &mut buffer)
@@ -107,7 +105,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_as_its_commands_say() {
-        let host = look(&Arc::new(Root::host().unwrap()), "self");
+        let host = look(&Root::host().unwrap(), "self");
         let nproc = std::process::Command::new("getconf").arg("_NPROCESSORS_ONLN").output().unwrap();
         assert_eq!(host.vcpus.unwrap().to_string(), String::from_utf8_lossy(&nproc.stdout).trim());
         assert!(host.memory_mib.unwrap() > 64.0);

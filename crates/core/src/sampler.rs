@@ -82,6 +82,9 @@ const ASK_GPUS_BEFORE_NS: u64 = 50_000_000;
 /// At shorter intervals they are asked at each tick, for the next ones.
 const ASK_GPUS_FROM_NS: u64 = 200_000_000;
 
+/// Whoever looks by hand waits as long for a driver.
+const BY_HAND: Duration = Duration::from_millis(250);
+
 /// A driver that takes longer is late.
 const LATE_NS: u64 = 250_000_000;
 
@@ -275,12 +278,29 @@ impl Engine {
 
     /// Wants to know about GPUs, and does not wait for it.
     fn ask_gpus(&self) {
-        let Some(gpus) = &self.gpus else { return };
+        if let Some(gpus) = &self.gpus {
+            gpus.ask(self.gpu_question());
+        }
+    }
+
+    /// For looks by hand: asks, and waits a little.
+    pub(crate) fn wait_for_gpus(&mut self) {
+        if self.gpus.is_none() {
+            return;
+        }
+        self.peek();
+        if let Some(gpus) = &self.gpus {
+            // The row that follows takes the answer, if it came.
+            let _ = gpus.ask_and_wait(self.gpu_question(), BY_HAND);
+        }
+    }
+
+    fn gpu_question(&self) -> Question {
         let members = self.job.as_ref().map_or(&[][..], Job::members);
-        gpus.ask(Question {
+        Question {
             members: members.iter().map(|member| member.pid).collect(),
             root_pid: self.job.as_ref().map(Job::pid),
-        });
+        }
     }
 
     /// When GPUs are to be asked so that their answer is there at this tick; never where there are none.

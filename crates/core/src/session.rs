@@ -9,7 +9,6 @@
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -421,8 +420,7 @@ impl Session {
 
     fn look_at_server(&mut self) {
         if self.server.is_none() && self.plan.discover_server && !matches!(self.life, Life::Loaded { .. }) {
-            self.server =
-                Root::host_as_guest().ok().map(|root| host::look(&Arc::new(root), "self").server_info());
+            self.server = Root::host_as_guest().ok().map(|root| host::look(&root, "self").server_info());
         }
     }
 

@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use resource_tracker::config::Config;
 use resource_tracker::host;
@@ -52,7 +51,7 @@ fn amdgpu_has_the_machines_figures_and_a_client_that_two_processes_share_counts_
 
 #[test]
 fn amdgpu_names_its_gpus_and_their_sensors() {
-    let host = host::look(&Arc::new(Root::recorded(&fixture("gpu-amdgpu").join("000")).unwrap()), "self");
+    let host = host::look(&Root::recorded(&fixture("gpu-amdgpu").join("000")).unwrap(), "self");
     let info = host.server_info();
     assert_eq!(info["gpu_count"], 2);
     assert_eq!(info["gpu_names"], serde_json::json!(["AMD GPU 1002:73BF", "AMD Instinct MI210"]));

@@ -51,9 +51,7 @@ pub fn metrics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 /// The machine, without the guess who uses it.
 #[pyfunction]
 pub fn server_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let info = py.detach(|| {
-        Root::host_as_guest().map(|root| host::look(&std::sync::Arc::new(root), "self").server_info())
-    });
+    let info = py.detach(|| Root::host_as_guest().map(|root| host::look(&root, "self").server_info()));
     map_to_python(py, &info.unwrap_or_default())
 }
 

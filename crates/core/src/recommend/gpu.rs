@@ -176,7 +176,7 @@ mod tests {
     fn a_gpu_that_was_there_for_nothing_is_named() {
         let idle = gpu(true, Some(0.0), 16384.0);
         assert_eq!(
-            found(&[idle.clone()], Some(0.0), 0.0, 1.0),
+            found(std::slice::from_ref(&idle), Some(0.0), 0.0, 1.0),
             ["the job had a GPU and never used it: a machine without one would do"]
         );
         let two = [idle.clone(), idle.clone()];

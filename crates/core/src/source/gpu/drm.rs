@@ -36,7 +36,7 @@ pub(super) struct Card {
     /// Its folder in sysfs.
     device: String,
     /// The folder of its card node, where i915 keeps its own files.
-    card: Option<String>,
+    node: Option<String>,
     hwmon: Option<String>,
     kfd_id: Option<u64>,
     idle_ms_then: Option<u64>,
@@ -87,7 +87,7 @@ pub(super) fn find(root: &Root) -> Found {
             driver,
             pdev: value("PCI_SLOT_NAME").unwrap_or_default().to_owned(),
             name,
-            card: child("drm", "card"),
+            node: child("drm", "card"),
             hwmon: child("hwmon", "hwmon"),
             kfd_id: (driver == Driver::Amdgpu).then(|| kfd::gpu_id(root, minor)).flatten(),
             device,
@@ -110,7 +110,7 @@ pub(super) struct Drm {
 }
 
 impl Drm {
-    pub(super) fn new(_root: &Root, cards: Vec<Card>) -> Self {
+    pub(super) fn new(cards: Vec<Card>) -> Self {
         Self { cards, clients_then: HashMap::new(), at_then_ns: None, buffer: Vec::new() }
     }
 
@@ -160,7 +160,7 @@ impl Card {
         let number = |path: &str| root.text(path).and_then(|text| text.parse::<u64>().ok());
         let of_device = |file: &str| number(&format!("{}/{file}", self.device));
         let of_hwmon = |file: &str| number(&format!("{}/{file}", self.hwmon.as_ref()?));
-        let of_card = |file: &str| number(&format!("{}/{file}", self.card.as_ref()?));
+        let of_card = |file: &str| number(&format!("{}/{file}", self.node.as_ref()?));
         let mut gpu = Gpu {
             vendor: if self.driver == Driver::Amdgpu { Vendor::Amd } else { Vendor::Intel },
             name: self.name.clone(),

@@ -153,6 +153,13 @@ impl GpuReading {
 impl GpuTotals {
     /// A host without a GPU.
     pub const NONE: Self = Self { usage: Some(0.0), vram_bytes: Some(0), utilized: Some(0) };
+
+    /// Memory in the unit of the columns.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "exact below 2^53 bytes")]
+    pub fn vram_mib(&self) -> Option<f64> {
+        self.vram_bytes.map(|bytes| bytes as f64 / 1_048_576.0)
+    }
 }
 
 impl GpuState {
@@ -210,7 +217,7 @@ impl Reader {
             found.unread.map(|driver| format!("GPUs of the kernel driver `{driver}` are not read here"))
         };
         let nvidia = (nvidia && !root.is_recorded()).then(|| Nvidia::new(may_start_processes));
-        let drm = (!found.cards.is_empty()).then(|| Drm::new(root, found.cards));
+        let drm = (!found.cards.is_empty()).then(|| Drm::new(found.cards));
         (nvidia.is_some() || drm.is_some() || unread.is_some()).then(|| Self {
             nvidia,
             drm,
@@ -257,8 +264,8 @@ pub struct Inventory {
     pub memory_bytes: Option<u64>,
 }
 
-/// How long a look at the machine waits for a driver that nobody has asked before.
-const INVENTORY_WAIT: Duration = Duration::from_secs(1);
+/// How long a single look waits for a driver.
+const LOOK_WAIT: Duration = Duration::from_secs(1);
 
 /// The GPUs of this host as they were last read in this process.
 static LAST: Mutex<Option<(u32, Arc<GpuReading>)>> = Mutex::new(None);
@@ -280,33 +287,43 @@ fn remembered() -> Option<Arc<GpuReading>> {
     last.as_ref().filter(|(pid, _)| *pid == std::process::id()).map(|(_, reading)| Arc::clone(reading))
 }
 
-/// All GPUs now or as they were last read, with the part of the processes `members` where a driver is asked now.
-///
-/// Where this process has read them before, that answer is taken, so that nobody waits twice; else a driver has a
-/// second to answer. `Silent` where it does not.
+/// The thread for single looks, kept from one to the next; of this process, not of the one that forked it.
+static SHARED: Mutex<Option<(u32, Arc<Gpus>)>> = Mutex::new(None);
+
+fn shared() -> Option<Arc<Gpus>> {
+    let open = || {
+        let root = Root::host_as_guest().ok()?;
+        Gpus::open(&Arc::new(root), false).map(Arc::new)
+    };
+    // A lock that is taken, perhaps by a thread that a fork left behind, is not waited for.
+    let Ok(mut kept) = SHARED.try_lock() else { return open() };
+    let own = kept.as_ref().filter(|(pid, _)| *pid == std::process::id());
+    if let Some((_, gpus)) = own {
+        return Some(Arc::clone(gpus));
+    }
+    let gpus = open()?;
+    *kept = Some((std::process::id(), Arc::clone(&gpus)));
+    Some(gpus)
+}
+
+/// One look at all GPUs, and at what processes use of them. A driver has a second to answer.
 #[must_use]
-pub fn look(root: &Arc<Root>, question: &Question, is_now: bool) -> GpuState {
+pub fn look(root: &Root, question: &Question) -> GpuState {
     if root.is_recorded() {
-        return match Reader::open(root, false) {
-            Some(mut reader) => {
-                GpuState::Read(Arc::new(reader.read(root, question, Moment { wall_ns: 0, monotonic_ns: 0 })))
-            }
-            None => GpuState::Absent,
-        };
+        return Reader::open(root, false).map_or(GpuState::Absent, |mut reader| {
+            GpuState::Read(Arc::new(reader.read(root, question, Moment::default())))
+        });
     }
-    if !is_now && let Some(reading) = remembered() {
-        return GpuState::Read(reading);
-    }
-    match Gpus::open(root, false) {
-        Some(gpus) => gpus.ask_and_wait(question.clone(), INVENTORY_WAIT),
-        None => GpuState::Absent,
-    }
+    shared().map_or(GpuState::Absent, |gpus| gpus.ask_and_wait(question.clone(), LOOK_WAIT))
 }
 
 /// The GPUs that `server_info` names.
 #[must_use]
-pub fn inventory(root: &Arc<Root>) -> Inventory {
-    let reading = match look(root, &Question::default(), false) {
+pub fn inventory(root: &Root) -> Inventory {
+    // Nobody waits twice for a driver that this process has heard before.
+    let known = if root.is_recorded() { None } else { remembered() };
+    let state = known.map_or_else(|| look(root, &Question::default()), GpuState::Read);
+    let reading = match state {
         GpuState::Absent => return Inventory { names: Some(Vec::new()), memory_bytes: Some(0) },
         GpuState::Silent => return Inventory { names: nvidia::names_by_kernel(root), memory_bytes: None },
         GpuState::Read(reading) => reading,

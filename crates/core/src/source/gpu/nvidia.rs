@@ -86,7 +86,7 @@ impl Nvidia {
             self.try_ways(root, files, question, at);
         }
         let answer = match &mut self.way {
-            Way::Nvml(library) => library.read(at, &mut reading.notes),
+            Way::Nvml(library) => Some(library.read(&mut reading.notes)),
             Way::Smi(smi, why) => {
                 reading.notes.push(format!("GPU: asked through `nvidia-smi`, since {why}"));
                 smi.read(at, &mut reading.notes)

@@ -73,9 +73,9 @@ impl Library {
     }
 
     /// Asks for all GPUs.
-    pub(super) fn read(&mut self, _at: Moment, notes: &mut Vec<String>) -> Option<Vec<NvidiaGpu>> {
+    pub(super) fn read(&mut self, notes: &mut Vec<String>) -> Vec<NvidiaGpu> {
         let old = &mut self.old;
-        Some(self.gpus.iter_mut().map(|gpu| gpu.read(old, notes)).collect())
+        self.gpus.iter_mut().map(|gpu| gpu.read(old, notes)).collect()
     }
 }
 

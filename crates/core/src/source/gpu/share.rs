@@ -175,7 +175,7 @@ mod tests {
             (found.usage, found.vram_bytes, found.is_estimate)
         };
         let host_numbers = gpu(&[(4001, 300), (4002, 100)], Some(&[(4001, 0.4), (4002, 0.2)]));
-        assert_eq!(within(&host_numbers, &[7]), (Some((0.4 + 0.2) / 2.0), Some(200), true));
+        assert_eq!(within(&host_numbers, &[7]), (Some(f64::midpoint(0.4, 0.2)), Some(200), true));
         assert_eq!(within(&host_numbers, &[7, 8]).1, Some(400));
         assert_eq!(within(&host_numbers, &[]), (Some(0.0), Some(0), false));
         assert_eq!(within(&gpu(&[], None), &[7]), (Some(0.75), Some(1000), true));

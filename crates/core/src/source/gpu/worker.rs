@@ -34,6 +34,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Slot {
     question: Option<Question>,
+    /// Questions so far.
+    number: u64,
     asked_ns: u64,
     /// The thread is at work on a question, or has one before it.
     is_busy: bool,
@@ -43,8 +45,19 @@ struct Slot {
     is_closed: bool,
 }
 
+impl Slot {
+    fn put(&mut self, question: Question, now_ns: u64) {
+        self.question = Some(question);
+        self.number += 1;
+        self.asked_ns = now_ns;
+        self.is_busy = true;
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Answer {
+    /// Of the question.
+    number: u64,
     at_ns: u64,
     reading: Arc<GpuReading>,
 }
@@ -80,9 +93,7 @@ impl Gpus {
         if slot.is_busy || now_ns.saturating_sub(slot.asked_ns) < REST_NS {
             return;
         }
-        slot.question = Some(question);
-        slot.asked_ns = now_ns;
-        slot.is_busy = true;
+        slot.put(question, now_ns);
         drop(slot);
         self.shared.changed.notify_all();
     }
@@ -125,20 +136,28 @@ impl Gpus {
         self.shared.lock().cpu_ns
     }
 
-    /// Asks, and waits for the answer as long as that.
+    /// Asks, and waits for the answer to this very question as long as that.
     #[must_use]
     pub fn ask_and_wait(&self, question: Question, most: Duration) -> GpuState {
-        self.ask(question);
         let deadline = Instant::now() + most;
         let mut slot = self.shared.lock();
-        while slot.is_busy {
+        let mut question = Some(question);
+        let mut number = 0;
+        loop {
+            if !slot.is_busy {
+                let Some(question) = question.take() else { break };
+                slot.put(question, Moment::now().monotonic_ns);
+                number = slot.number;
+                self.shared.changed.notify_all();
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return GpuState::Silent;
             }
             slot = self.shared.changed.wait_timeout(slot, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        slot.answer.as_ref().map_or(GpuState::Silent, |answer| GpuState::Read(Arc::clone(&answer.reading)))
+        let own = slot.answer.as_ref().filter(|answer| answer.number == number);
+        own.map_or(GpuState::Silent, |answer| GpuState::Read(Arc::clone(&answer.reading)))
     }
 }
 
@@ -167,7 +186,7 @@ fn serve(shared: &Shared, mut reader: Reader, root: &Root) {
             remember(&reading);
         }
         let mut slot = shared.lock();
-        slot.answer = Some(Answer { at_ns: Moment::now().monotonic_ns, reading });
+        slot.answer = Some(Answer { number: slot.number, at_ns: Moment::now().monotonic_ns, reading });
         slot.cpu_ns = sys::thread_cpu_ns().unwrap_or(0);
         slot.is_busy = false;
         drop(slot);
@@ -180,7 +199,7 @@ mod tests {
     use super::*;
 
     fn gpus(answered_ns: u64, is_busy: bool) -> Gpus {
-        let answer = Answer { at_ns: answered_ns, reading: Arc::new(GpuReading::default()) };
+        let answer = Answer { number: 0, at_ns: answered_ns, reading: Arc::new(GpuReading::default()) };
         let slot = Slot { answer: Some(answer), is_busy, asked_ns: answered_ns, ..Slot::default() };
         Gpus { shared: Arc::new(Shared { slot: Mutex::new(slot), changed: Condvar::new() }) }
     }
