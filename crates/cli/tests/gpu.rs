@@ -389,6 +389,64 @@ while True:
 }
 
 #[test]
+fn rows_that_are_shorter_than_a_drivers_answer_are_filled_too() {
+    let stub = [("STUB_GPUS", "1"), ("STUB_HANG", "usages:1:60")];
+    let run = Host { stub: &stub, ..Host::default() }.run("0.02", "echo 0 $$ 10 30 > $PROCESSES; sleep 1");
+    let usage = run.column("process", "gpu_usage");
+    let filled = usage.iter().flatten().count();
+    assert!(usage.len() > 40 && filled * 10 > usage.len() * 8, "{usage:?}");
+}
+
+#[test]
+fn the_report_of_a_run_has_gpu_parts_exactly_when_the_machine_has_a_gpu() {
+    let page = |host: &Host<'_>| {
+        let home = open_folder();
+        let file = home.path().join("report.html");
+        let mut command = host.command(home.path());
+        command
+            .args(["run", "-i", "0.25", "-q", "--no-save", "--report"])
+            .arg(&file)
+            .args(["--", "sleep", "0.8"]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        fs::read_to_string(file).unwrap()
+    };
+    let parts = ["id=\"chart-gpu\"", "id=\"chart-vram\"", "GPU by GPU", "the job had 2 GPUs and used none"];
+    let with = page(&Host { stub: &[("STUB_GPUS", "2")], ..Host::default() });
+    let without = page(&Host { devices: "", ..Host::default() });
+    for part in parts {
+        assert!(with.contains(part) && !without.contains(part), "{part}");
+    }
+    let forbidden =
+        page(&Host { stub: &[("STUB_GPUS", "2"), ("CUDA_VISIBLE_DEVICES", "")], ..Host::default() });
+    assert!(forbidden.contains("GPU by GPU") && !forbidden.contains("used none"));
+}
+
+#[test]
+fn info_says_whether_gpus_can_be_read_and_why_not() {
+    let shown = |host: &Host<'_>| {
+        let home = open_folder();
+        let output = host.command(home.path()).args(["info", "--json", "--offline"]).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        let info: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let sources = info["sources"].as_array().unwrap();
+        let gpus = sources.iter().find(|source| source["name"] == "GPUs").cloned();
+        (
+            info["server_info"]["gpu_count"].clone(),
+            gpus.map(|gpus| (gpus["works"].clone(), gpus["why_not"].clone())),
+        )
+    };
+    let stub = [("STUB_GPUS", "2")];
+    let works = shown(&Host { stub: &stub, ..Host::default() });
+    assert_eq!(works, (2.into(), Some((true.into(), Value::Null))));
+    let (count, source) = shown(&Host { library: None, ..Host::default() });
+    let (works, why) = source.unwrap();
+    assert_eq!((count, works), (Value::Null, false.into()));
+    assert!(why.as_str().unwrap().contains("`libnvidia-ml.so.1` cannot be loaded"), "{why}");
+    assert_eq!(shown(&Host { devices: "", ..Host::default() }), (0.into(), None));
+}
+
+#[test]
 fn a_machine_without_a_device_file_has_zeros_no_thread_no_library_and_no_process() {
     let folder = open_folder();
     let marker = folder.path().join("started");

@@ -110,4 +110,18 @@ mod tests {
         assert_eq!(host.vcpus.unwrap().to_string(), String::from_utf8_lossy(&nproc.stdout).trim());
         assert!(host.memory_mib.unwrap() > 64.0);
     }
+
+    #[test]
+    fn gpus_go_by_the_name_that_most_of_them_have_and_unknown_ones_are_null() {
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(most_common(&names(&["T4", "A10", "A10"])), "A10");
+        assert_eq!(most_common(&names(&["T4", "A10"])), "T4");
+        assert_eq!(most_common(&[]), "");
+        let info =
+            Host { gpus: Inventory { names: None, memory_bytes: None }, ..Host::default() }.server_info();
+        assert_eq!((&info["gpu_count"], &info["gpu_memory_mb"]), (&Value::Null, &Value::Null));
+        let none = Inventory { names: Some(Vec::new()), memory_bytes: Some(0) };
+        let info = Host { gpus: none, ..Host::default() }.server_info();
+        assert_eq!((&info["gpu_count"], &info["gpu_memory_mb"]), (&json!(0), &json!(0.0)));
+    }
 }

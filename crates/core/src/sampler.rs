@@ -23,7 +23,7 @@ use crate::reading;
 use crate::root::{Access, Kept, Root, Shape};
 use crate::snapshot::{CpuTime, JobReading, Moment, OwnCost, Snapshot};
 use crate::source::Machine;
-use crate::source::gpu::{Figures, GpuState, Gpus, Question};
+use crate::source::gpu::{Gpus, Question, Watch};
 use crate::sys::{self, Ended};
 use crate::tracker::{Progress, State};
 
@@ -76,18 +76,6 @@ pub enum Target {
 const PEEK_AT_LEAST_EVERY_NS: u64 = 10_000_000_000;
 const FIRST_PEEK_NS: u64 = 1_000_000;
 
-/// So long before a tick GPUs are asked: a driver with many of them takes tens of milliseconds.
-const ASK_GPUS_BEFORE_NS: u64 = 50_000_000;
-
-/// At shorter intervals they are asked at each tick, for the next ones.
-const ASK_GPUS_FROM_NS: u64 = 200_000_000;
-
-/// Whoever looks by hand waits as long for a driver.
-const BY_HAND: Duration = Duration::from_millis(250);
-
-/// A driver that takes longer is late.
-const LATE_NS: u64 = 250_000_000;
-
 /// What makes a row of two looks; the sampling thread is a loop around it.
 pub struct Engine {
     root: Arc<Root>,
@@ -107,10 +95,7 @@ pub struct Engine {
     peek_ns: u64,
     rows: u64,
     /// `None` where this machine has no GPU.
-    gpus: Option<Gpus>,
-    gpu_figures: Figures,
-    /// The tick for which GPUs were asked last.
-    gpus_asked_for: Option<u64>,
+    gpus: Option<Watch>,
     /// What did not go as it should, and was not told yet.
     notes: Vec<String>,
 }
@@ -148,8 +133,6 @@ impl Engine {
             peek_ns: FIRST_PEEK_NS,
             rows: 0,
             gpus: None,
-            gpu_figures: Figures::default(),
-            gpus_asked_for: None,
             notes: Vec::new(),
         };
         let at = Moment::now();
@@ -164,7 +147,8 @@ impl Engine {
             Target::None => {}
         }
         // After the counters were opened: what this thread starts from now on is not in them.
-        engine.gpus = Gpus::open(&engine.root, !engine.config.as_guest);
+        let gpus = Gpus::open(&engine.root, !engine.config.as_guest);
+        engine.gpus = gpus.map(|gpus| Watch::new(gpus, engine.interval_ns()));
         engine.ask_gpus();
         engine.before.own = engine.own_cost();
         engine.add_usage_points(false);
@@ -263,7 +247,7 @@ impl Engine {
 
     /// Looks at the job between two rows.
     fn peek(&mut self) {
-        let Some(mut job) = self.job.take() else { return };
+        let Some(mut job) = self.job.take() else { return self.ask_gpus() };
         self.machine.list_processes(Moment::now(), &mut self.after);
         let reaped = std::mem::take(&mut self.reaped);
         // A failed look costs nothing: the row's own look follows.
@@ -273,26 +257,7 @@ impl Engine {
     }
 
     fn gpu_cpu_ns(&self) -> u64 {
-        self.gpus.as_ref().map_or(0, Gpus::cpu_ns)
-    }
-
-    /// Wants to know about GPUs, and does not wait for it.
-    fn ask_gpus(&self) {
-        if let Some(gpus) = &self.gpus {
-            gpus.ask(self.gpu_question());
-        }
-    }
-
-    /// For looks by hand: asks, and waits a little.
-    pub(crate) fn wait_for_gpus(&mut self) {
-        if self.gpus.is_none() {
-            return;
-        }
-        self.peek();
-        if let Some(gpus) = &self.gpus {
-            // The row that follows takes the answer, if it came.
-            let _ = gpus.ask_and_wait(self.gpu_question(), BY_HAND);
-        }
+        self.gpus.as_ref().map_or(0, Watch::cpu_ns)
     }
 
     fn gpu_question(&self) -> Question {
@@ -303,37 +268,19 @@ impl Engine {
         }
     }
 
-    /// When GPUs are to be asked so that their answer is there at this tick; never where there are none.
-    fn ask_gpus_at_ns(&self, tick: &Tick) -> u64 {
-        let is_asked = self.gpus_asked_for == Some(tick.number);
-        if self.gpus.is_none() || is_asked || self.interval_ns() < ASK_GPUS_FROM_NS {
-            return u64::MAX;
+    fn ask_gpus(&self) {
+        if let Some(gpus) = &self.gpus {
+            gpus.ask(self.gpu_question());
         }
-        tick.at_ns.saturating_sub(ASK_GPUS_BEFORE_NS)
     }
 
-    /// What is known about GPUs at this moment, for the row that ends with it.
-    fn read_gpus(&mut self, at: Moment, is_end: bool) {
-        let Some(gpus) = &self.gpus else { return };
-        let (since_ns, now_ns) = (self.before.at.monotonic_ns, at.monotonic_ns);
-        self.after.gpu = if is_end {
-            gpus.last(self.config.interval.ns().get(), now_ns)
-        } else {
-            gpus.latest(since_ns, now_ns)
-        };
-        match &self.after.gpu {
-            GpuState::Read(reading) => {
-                let row_s = Duration::from_nanos(now_ns.saturating_sub(since_ns)).as_secs_f64();
-                self.gpu_figures.add(reading, row_s);
-                self.notes.extend(reading.notes.iter().cloned());
-            }
-            GpuState::Silent if gpus.waiting_ns(now_ns).is_some_and(|ns| ns >= LATE_NS) => {
-                self.notes.push(
-                    "GPU: the driver did not answer in time, so that the GPU cells of some rows are empty"
-                        .to_owned(),
-                );
-            }
-            GpuState::Silent | GpuState::Absent => {}
+    /// For looks by hand.
+    pub(crate) fn wait_for_gpus(&mut self) {
+        if self.gpus.is_some() {
+            self.peek();
+        }
+        if let Some(gpus) = &self.gpus {
+            gpus.wait(self.gpu_question());
         }
     }
 
@@ -349,9 +296,12 @@ impl Engine {
             job.start_interval();
             self.job = Some(job);
         }
-        self.read_gpus(at, is_end);
-        if !is_end && self.interval_ns() < ASK_GPUS_FROM_NS {
-            self.ask_gpus();
+        if let Some(gpus) = &mut self.gpus {
+            let since_ns = self.before.at.monotonic_ns;
+            self.after.gpu = gpus.read(since_ns, at.monotonic_ns, is_end, &mut self.notes);
+            if gpus.asks_at_ticks() && !is_end {
+                self.ask_gpus();
+            }
         }
         self.after.own = self.own_cost();
         let (process_cores, system_cores) = self.add_usage_points(is_end);
@@ -389,8 +339,8 @@ impl Engine {
         for note in self.notes.drain(..) {
             progress.note_once(note);
         }
-        if self.gpus.is_some() {
-            progress.set_gpus(self.gpu_figures.all());
+        if let Some(gpus) = &self.gpus {
+            progress.set_gpus(gpus.figures());
         }
     }
 
@@ -446,8 +396,8 @@ pub(crate) fn run(
             last = tick.number.checked_sub(1);
             tick.at_ns = u64::MAX;
         }
-        let ask_gpus_at_ns = engine.ask_gpus_at_ns(&tick);
-        let wake_ns = next_wake_ns(&engine, &tick, peek_at_ns).min(ask_gpus_at_ns);
+        let ask_gpus_at_ns = engine.gpus.as_ref().and_then(|gpus| gpus.ask_at_ns(&tick));
+        let wake_ns = next_wake_ns(&engine, &tick, peek_at_ns).min(ask_gpus_at_ns.unwrap_or(u64::MAX));
         let wake_ns = if held_back.is_some() { wake_ns.min(release_at_ns) } else { wake_ns };
         let wake = wait(&engine, progress, &watched, wake_ns);
         for order in progress.take_orders() {
@@ -490,11 +440,12 @@ pub(crate) fn run(
             }
             engine.tell_notes(progress);
             peek_at_ns = now_ns + PEEK_AT_LEAST_EVERY_NS;
-        } else if now_ns >= ask_gpus_at_ns {
-            engine.gpus_asked_for = Some(tick.number);
-            // Processes that came since the last look belong to the question.
+        } else if let Some(gpus) =
+            engine.gpus.as_mut().filter(|_| ask_gpus_at_ns.is_some_and(|at| now_ns >= at))
+        {
+            gpus.asked_for(&tick);
+            // Processes that came since the last look belong to the question, which is asked with it.
             engine.peek();
-            engine.ask_gpus();
         } else if now_ns >= peek_at_ns {
             engine.peek();
             engine.peek_ns = (engine.peek_ns * 2).min(PEEK_AT_LEAST_EVERY_NS);

@@ -19,6 +19,9 @@ use crate::snapshot::Moment;
 const NO_GPUS: [&str; 9] =
     ["virtio_gpu", "virtio-pci", "bochs-drm", "cirrus", "qxl", "vkms", "vgem", "vmwgfx", "hyperv_drm"];
 
+/// Of DRM's device files (`Documentation/admin-guide/devices.txt`).
+const MAJOR: u32 = 226;
+
 /// Which GPUs are behind the render nodes.
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -33,6 +36,8 @@ pub(super) struct Card {
     driver: Driver,
     pdev: String,
     name: String,
+    /// Of its render node.
+    minor: u32,
     /// Its folder in sysfs.
     device: String,
     /// The folder of its card node, where i915 keeps its own files.
@@ -87,6 +92,7 @@ pub(super) fn find(root: &Root) -> Found {
             driver,
             pdev: value("PCI_SLOT_NAME").unwrap_or_default().to_owned(),
             name,
+            minor,
             node: child("drm", "card"),
             hwmon: child("hwmon", "hwmon"),
             kfd_id: (driver == Driver::Amdgpu).then(|| kfd::gpu_id(root, minor)).flatten(),
@@ -166,6 +172,7 @@ impl Card {
             name: self.name.clone(),
             id: self.pdev.clone(),
             temperature_c: of_hwmon("temp1_input").map(|millidegrees| decimal(millidegrees) / 1e3),
+            device: Some((MAJOR, self.minor)),
             job,
             is_allowed: true,
             ..Gpu::default()

@@ -18,6 +18,7 @@ mod nvml_old;
 mod open_files;
 mod share;
 mod visible;
+mod watch;
 mod worker;
 
 use std::sync::{Arc, Mutex, TryLockError};
@@ -28,6 +29,7 @@ use crate::snapshot::Moment;
 
 pub use figures::{Figures, GpuFigures};
 pub use nvidia_smi::{is_helper, may_be_helper};
+pub use watch::Watch;
 pub use worker::Gpus;
 
 use drm::Drm;
@@ -91,6 +93,8 @@ pub struct Gpu {
     pub temperature_c: Option<f64>,
     /// Clock of its processors.
     pub clock_mhz: Option<f64>,
+    /// Major and minor number of its device file.
+    pub device: Option<(u32, u32)>,
     /// The job's part of it.
     pub job: Share,
     /// The job may use it, by its environment and its device cgroup.

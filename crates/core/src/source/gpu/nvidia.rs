@@ -24,6 +24,9 @@ pub(super) struct NvidiaGpu {
     pub clock_mhz: Option<f64>,
 }
 
+/// Of NVIDIA's device files (`Documentation/admin-guide/devices.txt`).
+const MAJOR: u32 = 195;
+
 /// Number of the first process namespace (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`).
 const HOST_NAMESPACE: &str = "pid:[4026531836]";
 
@@ -123,6 +126,7 @@ impl Nvidia {
                 power_w: gpu.power_w,
                 temperature_c: gpu.temperature_c,
                 clock_mhz: gpu.clock_mhz,
+                device: gpu.minor.map(|minor| (MAJOR, minor)),
                 job,
                 is_allowed: true,
             });

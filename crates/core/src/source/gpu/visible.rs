@@ -12,16 +12,13 @@ use crate::root::Root;
 use crate::source::cgroup::groups_of;
 use crate::tree::pid_path;
 
-/// Device numbers (`Documentation/admin-guide/devices.txt`).
-const NVIDIA_MAJOR: u32 = 195;
-
 /// What the job may use, found out once it is there.
 #[derive(Debug, Default)]
 pub(super) struct Permissions {
     root_pid: Option<u32>,
     variables: Variables,
-    /// Minor numbers of NVIDIA devices; `None` where nothing is forbidden.
-    nvidia_minors: Option<Vec<u32>>,
+    /// `None` where nothing is forbidden, as far as can be read.
+    devices: Option<Vec<Rule>>,
 }
 
 /// The variables, where they are set.
@@ -41,27 +38,39 @@ impl Permissions {
             let mut buffer = Vec::new();
             let Ok(environ) = root.read(pid_path(pid, "environ").as_str(), &mut buffer) else { return };
             self.variables = parse_environ(environ);
-            self.nvidia_minors = nvidia_minors(root, pid);
+            self.devices = devices(root, pid);
             self.root_pid = root_pid;
         }
         let of = |vendor: Vendor| gpus.iter().filter(move |gpu| gpu.vendor == vendor);
         let ids = |vendor: Vendor| of(vendor).map(|gpu| gpu.id.clone()).collect::<Vec<_>>();
-        let mut allowed = nvidia(&self.variables, &ids(Vendor::Nvidia));
-        if let Some(minors) = &self.nvidia_minors {
-            for (minor, is_allowed) in allowed.iter_mut().enumerate() {
-                // Index and minor number are the same but on machines where a GPU was taken out.
-                *is_allowed &= u32::try_from(minor).is_ok_and(|minor| minors.contains(&minor));
-            }
-        }
+        let nvidia = nvidia(&self.variables, &ids(Vendor::Nvidia));
         let amd = amd(&self.variables, &ids(Vendor::Amd));
-        let (mut nvidia, mut amd) = (allowed.into_iter(), amd.into_iter());
+        let (mut nvidia, mut amd) = (nvidia.into_iter(), amd.into_iter());
         for gpu in gpus {
-            gpu.is_allowed = match gpu.vendor {
+            let is_named = match gpu.vendor {
                 Vendor::Nvidia => nvidia.next().unwrap_or(true),
                 Vendor::Amd => amd.next().unwrap_or(true),
                 Vendor::Intel => true,
             };
+            let may_open = match (&self.devices, gpu.device) {
+                (Some(rules), Some(device)) => rules.iter().any(|rule| rule.allows(device)),
+                _ => true,
+            };
+            gpu.is_allowed = is_named && may_open;
         }
+    }
+}
+
+/// A line of `devices.list`: devices that may be opened; `None` is any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rule {
+    major: Option<u32>,
+    minor: Option<u32>,
+}
+
+impl Rule {
+    fn allows(self, (major, minor): (u32, u32)) -> bool {
+        self.major.is_none_or(|own| own == major) && self.minor.is_none_or(|own| own == minor)
     }
 }
 
@@ -93,25 +102,25 @@ fn nvidia(variables: &Variables, ids: &[String]) -> Vec<bool> {
             }
         }
     }
-    if let Some(list) = variables.cuda.as_deref() {
-        let kept: Vec<usize> = (0..ids.len()).filter(|at| allowed[*at]).collect();
-        let kept_ids: Vec<String> = kept.iter().map(|at| ids[*at].clone()).collect();
-        let named = named(list, &kept_ids);
-        for (at, is_named) in kept.into_iter().zip(named) {
-            allowed[at] = is_named;
-        }
-    }
+    narrow(&mut allowed, variables.cuda.as_deref(), ids);
     allowed
 }
 
 fn amd(variables: &Variables, ids: &[String]) -> Vec<bool> {
-    let of = |list: &Option<String>| list.as_deref().map(|list| named(list, ids));
-    let all = || vec![true; ids.len()];
-    let (rocr, hip) = (of(&variables.rocr).unwrap_or_else(all), of(&variables.hip).unwrap_or_else(all));
-    if variables.rocr.is_none() {
-        return hip;
+    let mut allowed = vec![true; ids.len()];
+    narrow(&mut allowed, variables.rocr.as_deref(), ids);
+    narrow(&mut allowed, variables.hip.as_deref(), ids);
+    allowed
+}
+
+/// Leaves those that a list names, which counts among those that were left before it.
+fn narrow(allowed: &mut [bool], list: Option<&str>, ids: &[String]) {
+    let Some(list) = list else { return };
+    let left: Vec<usize> = (0..ids.len()).filter(|at| allowed[*at]).collect();
+    let ids_left: Vec<String> = left.iter().map(|at| ids[*at].clone()).collect();
+    for (at, is_named) in left.into_iter().zip(named(list, &ids_left)) {
+        allowed[at] = is_named;
     }
-    rocr
 }
 
 /// GPUs that a list of indices or UUIDs names. It counts up to the first entry that names nothing; a list without a
@@ -139,30 +148,27 @@ fn named(list: &str, ids: &[String]) -> Vec<bool> {
     named
 }
 
-/// Minor numbers of NVIDIA devices that a cgroup of version 1 lets process `pid` open; `None` where it lets all.
-fn nvidia_minors(root: &Root, pid: u32) -> Option<Vec<u32>> {
+/// What a device cgroup of version 1 lets process `pid` open.
+fn devices(root: &Root, pid: u32) -> Option<Vec<Rule>> {
     let groups = groups_of(root, &pid.to_string());
     let group = groups.iter().find(|group| group.controllers.iter().any(|name| name == "devices"))?;
     parse_devices(&root.text(&format!("{}/devices.list", group.folder))?)
 }
 
-/// Lines of `type major:minor access`; `None` where all NVIDIA devices are open.
-fn parse_devices(text: &str) -> Option<Vec<u32>> {
-    let mut minors = Vec::new();
+/// Lines of `type major:minor access`; `None` where one is not understood.
+fn parse_devices(text: &str) -> Option<Vec<Rule>> {
+    let mut rules = Vec::new();
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
         let (kind, numbers) = (words.next()?, words.next()?);
-        if kind == "b" {
-            continue;
-        }
+        let number = |text: &str| if text == "*" { Some(None) } else { text.parse().ok().map(Some) };
         let (major, minor) = numbers.split_once(':')?;
-        match (major.parse::<u32>(), minor.parse::<u32>()) {
-            (Ok(NVIDIA_MAJOR), Ok(minor)) => minors.push(minor),
-            (Ok(NVIDIA_MAJOR) | Err(_), Err(_)) => return None,
-            _ => {}
+        // GPUs are no block devices.
+        if kind != "b" {
+            rules.push(Rule { major: number(major)?, minor: number(minor)? });
         }
     }
-    Some(minors)
+    Some(rules)
 }
 
 #[cfg(test)]
@@ -217,6 +223,9 @@ mod tests {
         assert_eq!(amd(&variables, &ids(2)), [false, true]);
         let variables = Variables { hip: Some("0".to_owned()), ..Variables::default() };
         assert_eq!(amd(&variables, &ids(2)), [true, false]);
+        let both =
+            Variables { rocr: Some("1,2".to_owned()), hip: Some("1".to_owned()), ..Variables::default() };
+        assert_eq!(amd(&both, &ids(3)), [false, false, true], "the second of those that are left");
         assert_eq!(nvidia(&variables, &ids(2)), [true, true]);
     }
 
@@ -228,9 +237,14 @@ mod tests {
 
     #[test]
     fn a_device_cgroup_may_forbid_gpus() {
-        assert_eq!(parse_devices("c 1:3 rwm\nc 195:1 rw\nc 195:255 rw\nb 8:* rwm\n"), Some(vec![1, 255]));
-        assert_eq!(parse_devices("a *:* rwm\n"), None);
-        assert_eq!(parse_devices("c 195:* rw\n"), None);
-        assert_eq!(parse_devices("c 1:3 rwm\n"), Some(vec![]));
+        let allows = |text: &str, minor: u32| {
+            parse_devices(text).is_none_or(|rules| rules.iter().any(|rule| rule.allows((195, minor))))
+        };
+        let one = "c 1:3 rwm\nc 195:1 rw\nc 195:255 rw\nb *:* rwm\n";
+        assert_eq!((allows(one, 0), allows(one, 1)), (false, true));
+        for all in ["a *:* rwm\n", "c 195:* rw\n", "what is this\n"] {
+            assert!(allows(all, 0), "{all}");
+        }
+        assert!(!allows("c 1:3 rwm\n", 0));
     }
 }
