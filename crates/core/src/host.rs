@@ -27,9 +27,20 @@ pub struct Host {
     pub gpus: Inventory,
 }
 
-/// Looks at the machine, and at the limits of process `pid` (`self` for ours).
+/// Looks at the machine, and at the limits of process `pid` (`self` for ours). Waits up to a second for a GPU's
+/// driver that was not asked before.
 #[must_use]
 pub fn look(root: &Root, pid: &str) -> Host {
+    Host { gpus: gpu::inventory(root, gpu::Patience::Second), ..look_at_limits(root, pid) }
+}
+
+/// The same at the end of a job, which waits for nobody: GPUs are what was heard of them while it ran.
+#[must_use]
+pub fn look_at_once(root: &Root, pid: &str) -> Host {
+    Host { gpus: gpu::inventory(root, gpu::Patience::None), ..look_at_limits(root, pid) }
+}
+
+fn look_at_limits(root: &Root, pid: &str) -> Host {
     let mut buffer = Vec::new();
     let vcpus = root
         .read("/proc/stat", &mut buffer)
@@ -54,7 +65,7 @@ pub fn look(root: &Root, pid: &str) -> Host {
         memory_mib,
         cpu_limit_cores: candidates.into_iter().flatten().reduce(f64::min),
         memory_limit_mib: memory_limit_mib.filter(|limit| memory_mib.is_none_or(|all| *limit < all)),
-        gpus: gpu::inventory(root),
+        gpus: Inventory::default(),
     }
 }
 

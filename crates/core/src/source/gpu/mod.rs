@@ -321,12 +321,27 @@ pub fn look(root: &Root, question: &Question) -> GpuState {
     shared().map_or(GpuState::Absent, |gpus| gpus.ask_and_wait(question.clone(), LOOK_WAIT))
 }
 
+/// Whether a driver that was not heard before is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// No.
+    None,
+    /// For a second.
+    Second,
+}
+
 /// The GPUs that `server_info` names.
 #[must_use]
-pub fn inventory(root: &Root) -> Inventory {
+pub fn inventory(root: &Root, patience: Patience) -> Inventory {
     // Nobody waits twice for a driver that this process has heard before.
     let known = if root.is_recorded() { None } else { remembered() };
-    let state = known.map_or_else(|| look(root, &Question::default()), GpuState::Read);
+    let ask = || match patience {
+        Patience::None if !root.is_recorded() => {
+            Reader::open(root, false).map_or(GpuState::Absent, |_| GpuState::Silent)
+        }
+        Patience::None | Patience::Second => look(root, &Question::default()),
+    };
+    let state = known.map_or_else(ask, GpuState::Read);
     let reading = match state {
         GpuState::Absent => return Inventory { names: Some(Vec::new()), memory_bytes: Some(0) },
         GpuState::Silent => return Inventory { names: nvidia::names_by_kernel(root), memory_bytes: None },
