@@ -147,7 +147,7 @@ impl GpuReading {
         }
         let busy = |gpu: &Gpu| usage(gpu).map(|usage| u64::from(usage > 0.0));
         GpuTotals {
-            usage: self.gpus.iter().map(usage).sum(),
+            usage: self.gpus.iter().map(usage).try_fold(0.0, |sum, usage| Some(sum + usage?)),
             vram_bytes: self.gpus.iter().map(vram).sum(),
             utilized: self.gpus.iter().map(busy).sum(),
         }
@@ -374,6 +374,8 @@ mod tests {
         assert_eq!((all.usage, all.vram_bytes, all.utilized), (Some(1.5), Some(10), Some(2)));
         let job = reading.job();
         assert_eq!((job.usage, job.vram_bytes, job.utilized), (None, Some(0), None));
+        let none = GpuReading::default().system().usage.unwrap();
+        assert!(none == 0.0 && none.is_sign_positive(), "0 and not -0");
         let incomplete = GpuReading { is_incomplete: true, ..reading };
         assert_eq!(incomplete.system(), GpuTotals::default());
     }

@@ -74,15 +74,18 @@ fn by_numbers(gpu: &Processes, is_ours: impl Fn(u32) -> bool) -> Share {
     let ours = || listed.iter().filter(|process| is_ours(process.pid));
     let usage = match &gpu.usages {
         // Times of several processes overlap, and a GPU is not busier than all the time.
-        Some(usages) => {
-            Some(usages.iter().filter(|(pid, _)| is_ours(*pid)).map(|(_, usage)| usage).sum::<f64>().min(1.0))
-        }
+        Some(usages) => Some(sum(usages, &is_ours).min(1.0)),
         None if ours().next().is_none() => Some(0.0),
         // Nobody else is there, so what it does it does for the job.
         None if ours().count() == listed.len() => gpu.gpu_usage,
         None => None,
     };
     Share { usage, vram_bytes: ours().map(|process| process.vram_bytes).sum(), is_estimate: false }
+}
+
+/// Usage of the processes that count. From 0 on: the sum of no numbers at all is -0 to the standard library.
+fn sum(usages: &[(u32, f64)], counts: impl Fn(u32) -> bool) -> f64 {
+    usages.iter().filter(|(pid, _)| counts(*pid)).fold(0.0, |sum, (_, usage)| sum + usage)
 }
 
 #[expect(
@@ -107,8 +110,7 @@ fn estimate(gpu: &Processes, container: Container<'_>, listed: &[GpuProcess]) ->
     let usage = match &gpu.usages {
         Some(usages) => {
             let is_foreign = |pid: u32| foreign.iter().any(|process| process.pid == pid);
-            let sum: f64 = usages.iter().filter(|(pid, _)| is_foreign(*pid)).map(|(_, usage)| usage).sum();
-            Some(sum.min(1.0))
+            Some(sum(usages, is_foreign).min(1.0))
         }
         None => gpu.gpu_usage,
     };
@@ -144,6 +146,7 @@ mod tests {
         let gpu = gpu(&[(10, 100), (11, 50), (99, 700)], Some(&[(10, 0.25), (11, 0.5), (99, 0.9)]));
         assert_eq!(on_host(&gpu, &[10, 11]), (Some(0.75), Some(150)));
         assert_eq!(on_host(&gpu, &[5]), (Some(0.0), Some(0)));
+        assert!(on_host(&gpu, &[5]).0.unwrap().is_sign_positive(), "0 and not -0");
         assert_eq!(on_host(&gpu, &[]), (Some(0.0), Some(0)));
     }
 
