@@ -232,6 +232,9 @@ fn a_call_that_fails_costs_its_own_cells() {
     failed.assert_noted("does not list the processes");
     let failed = run("usages");
     assert_eq!(failed.middle("process"), [None, SOME(750.0), None]);
+    let failed = run("handle");
+    assert_eq!(failed.middle("system"), [SOME(0.1), SOME(1000.0), SOME(1.0)]);
+    failed.assert_noted("1 of 2 GPUs cannot be read");
     let failed = run("init");
     assert_eq!((failed.middle("system"), failed.middle("process")), ([None; 3], [None; 3]));
     failed.assert_noted("NVML does not start: NVIDIA driver is not loaded");

@@ -6,7 +6,7 @@
  *   STUB_GPUS=N             so many GPUs: number i is 10 (i + 1) % busy and holds 1000 (i + 1) of 16384 MiB
  *   STUB_PROCESSES=FILE     lines of "<gpu> <pid> <MiB> <percent>", read at each call
  *   STUB_MIG=1              GPU 0 is divided into two instances; it has no utilisation, nor have its processes
- *   STUB_FAIL=NAME          the call of that name fails: utilization, memory, processes, usages, name, init
+ *   STUB_FAIL=NAME          the call of that name fails: utilization, memory, processes, usages, name, init, handle (all but the first)
  *   STUB_HANG=NAME:N:MS     the Nth call of that name takes so many milliseconds
  *
  * With -DOLD it is a driver of 2020, which has none of the calls that end in _v2 and _v3 and came later.
@@ -44,7 +44,7 @@ static int is_divided(nvmlDevice_t gpu) { return getenv("STUB_MIG") && gpu->inde
 /* Hangs or fails where the environment says so. */
 static int fails(const char *name) {
     static int calls[8];
-    static const char *names[8] = {"init", "utilization", "memory", "processes", "usages", "name"};
+    static const char *names[8] = {"init", "utilization", "memory", "processes", "usages", "name", "handle"};
     const char *hang = getenv("STUB_HANG"), *fail = getenv("STUB_FAIL");
     char which[32];
     int number, ms;
@@ -71,6 +71,7 @@ nvmlReturn_t nvmlSystemGetDriverVersion(char *text, u32 size) { return snprintf(
 nvmlReturn_t nvmlDeviceGetCount_v2(u32 *count) { *count = gpu_count(); return OK; }
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(u32 index, nvmlDevice_t *gpu) {
     if (index >= gpu_count()) return INVALID;
+    if (index && fails("handle")) return UNKNOWN;
     *gpu = &gpus[index];
     return OK;
 }

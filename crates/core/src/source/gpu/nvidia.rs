@@ -159,3 +159,26 @@ impl Nvidia {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_driver_names_its_gpus_where_nothing_else_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = |folder: &std::path::Path| Root::recorded(folder).unwrap();
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        assert_eq!(names_by_kernel(&root(folder.path())), None);
+        for (card, model) in [("0000:01:00.0", "Tesla T4"), ("0000:02:00.0", "NVIDIA A10")] {
+            let card = folder.path().join("proc/driver/nvidia/gpus").join(card);
+            std::fs::create_dir_all(&card).unwrap();
+            std::fs::write(card.join("information"), format!("Model: \t\t {model}\nIRQ:   \t\t 35\n"))
+                .unwrap();
+        }
+        assert_eq!(
+            names_by_kernel(&root(folder.path())),
+            Some(vec!["Tesla T4".to_owned(), "NVIDIA A10".to_owned()])
+        );
+    }
+}

@@ -41,6 +41,8 @@ fn loaded() -> Result<&'static Nvml, NvmlError> {
 #[derive(Debug)]
 pub(super) struct Library {
     gpus: Vec<Known>,
+    /// GPUs that the driver counts and does not open.
+    closed: usize,
     old: Option<OldCalls>,
 }
 
@@ -66,14 +68,21 @@ impl Library {
         })?;
         let count = nvml.device_count().map_err(|error| format!("NVML counts no GPUs: {error}"))?;
         let seen_us = (at.wall_ns / 1_000).saturating_sub(FIRST_LOOK_BACK_US);
-        // One that has fallen off the bus is not there; the others are.
-        let gpus =
-            (0..count).filter_map(|index| Some(Known::new(nvml.device_by_index(index).ok()?, seen_us)));
-        Ok(Self { gpus: gpus.collect(), old: None })
+        // One that has fallen off the bus, or is not for us, costs nothing but itself.
+        let open = |index| Some(Known::new(nvml.device_by_index(index).ok()?, seen_us));
+        let gpus: Vec<Known> = (0..count).filter_map(open).collect();
+        Ok(Self { closed: count as usize - gpus.len(), gpus, old: None })
     }
 
     /// Asks for all GPUs.
     pub(super) fn read(&mut self, notes: &mut Vec<String>) -> Vec<NvidiaGpu> {
+        if self.closed > 0 {
+            let all = self.closed + self.gpus.len();
+            notes.push(format!(
+                "GPU: {} of {all} GPUs cannot be read, and are not in the figures",
+                self.closed
+            ));
+        }
         let old = &mut self.old;
         self.gpus.iter_mut().map(|gpu| gpu.read(old, notes)).collect()
     }
