@@ -9,6 +9,7 @@ use resource_tracker::host;
 use resource_tracker::root::Root;
 use resource_tracker::snapshot::{Moment, Snapshot};
 use resource_tracker::source::Machine;
+use resource_tracker::source::gpu::{self, GpuState};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -66,7 +67,19 @@ fn sources(root: &Arc<Root>) -> Vec<SourceState> {
         let failure = snapshot.failures.iter().find(|(failed, _)| *failed == name);
         SourceState { name, works: failure.is_none(), why_not: failure.map(|(_, error)| error.to_string()) }
     };
-    machine.names().map(state).collect()
+    machine.names().map(state).chain(gpus(root)).collect()
+}
+
+/// Nothing where there is no GPU.
+fn gpus(root: &Root) -> Option<SourceState> {
+    let (works, why_not) = match gpu::look(root, &gpu::Question::default()) {
+        GpuState::Absent => return None,
+        GpuState::Silent => (false, Some("the driver does not answer".to_owned())),
+        GpuState::Read(reading) => {
+            (!reading.gpus.is_empty(), Some(reading.notes.join("; ")).filter(|notes| !notes.is_empty()))
+        }
+    };
+    Some(SourceState { name: "GPUs", works, why_not })
 }
 
 fn text(info: &Info) -> String {

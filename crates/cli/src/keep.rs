@@ -200,10 +200,11 @@ fn head_of(config: &Config, mut run: Run, tracker: &Tracker, pid: u32) -> Head {
     run.cpu_source = Some(tracker.cpu_source().to_owned());
     run.coverage = summary.coverage();
     run.notes = tracker.notes();
+    run.gpus = tracker.gpus();
     let mut head = record::head(config, pid, tracker.started().wall_s(), run);
     head.metadata.set_stop_time(Moment::now().wall_s());
     head.server_info = Root::host().ok().map(|root| {
-        let mut info = host::look(&root, "self").server_info();
+        let mut info = host::look_at_once(&root, "self").server_info();
         info.insert("allocation".to_owned(), serde_json::json!(allocation(&summary)));
         info
     });

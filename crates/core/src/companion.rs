@@ -311,6 +311,7 @@ fn keep(
     run.cpu_source = Some(tracker.cpu_source().to_owned());
     run.coverage = summary.coverage();
     run.notes = tracker.notes();
+    run.gpus = tracker.gpus();
     if let Some(ending) = how_it_ended(orders.host, host) {
         record::set_ending(&mut run, ending);
         run.notes.push(match ending {
@@ -329,7 +330,7 @@ fn keep(
     head.metadata.set_stop_time(Moment::now().wall_s());
     if orders.discover_server {
         head.server_info = Root::host().ok().map(|root| {
-            let mut info = host::look(&root, "self").server_info();
+            let mut info = host::look_at_once(&root, "self").server_info();
             info.insert("allocation".to_owned(), serde_json::json!(allocation(&summary)));
             info
         });

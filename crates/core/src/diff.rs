@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use crate::metric::{Kind, Metric, Row};
 use crate::snapshot::{Device, JobReading, Snapshot};
+use crate::source::gpu::GpuState;
 use crate::source::procfs::SECTOR_BYTES;
 
 /// How much longer than its row a rate must look back where its counter steps.
@@ -79,8 +80,6 @@ pub struct Rates {
     pub system_cores: Option<f64>,
     /// Grid lines that passed unsampled.
     pub missed_ticks: u64,
-    /// There is a GPU that nothing here reads: its figures are unknown, not 0.
-    pub has_unread_gpu: bool,
 }
 
 /// The row between two snapshots.
@@ -96,16 +95,7 @@ pub fn row(before: &Snapshot, after: &Snapshot, rates: Rates) -> Row {
     let elapsed_ns = after.at.monotonic_ns.checked_sub(before.at.monotonic_ns);
     set(Metric::Elapsed, elapsed_ns.map(seconds));
     set(Metric::MissedTicks, Some(count(rates.missed_ticks)));
-    for gpu in [
-        Metric::ProcessGpu,
-        Metric::ProcessVram,
-        Metric::ProcessGpus,
-        Metric::SystemGpu,
-        Metric::SystemVram,
-        Metric::SystemGpus,
-    ] {
-        set(gpu, (!rates.has_unread_gpu).then_some(0.0));
-    }
+    set_gpu(&mut set, &after.gpu);
     if let (Some(then), Some(now)) = (before.job.as_ref(), after.job.as_ref()) {
         set_job(&mut set, then, now, rates);
     }
@@ -177,6 +167,16 @@ fn set_machine(set: &mut impl FnMut(Metric, Option<f64>), before: &Snapshot, aft
     set(Metric::DiskFree, after.space.map(|space| gib(space.free_bytes)));
 }
 
+fn set_gpu(set: &mut impl FnMut(Metric, Option<f64>), gpu: &GpuState) {
+    let (job, system) = (gpu.job(), gpu.system());
+    set(Metric::ProcessGpu, job.usage);
+    set(Metric::ProcessVram, job.vram_mib());
+    set(Metric::ProcessGpus, job.utilized.map(count));
+    set(Metric::SystemGpu, system.usage);
+    set(Metric::SystemVram, system.vram_mib());
+    set(Metric::SystemGpus, system.utilized.map(count));
+}
+
 fn set_pressure(set: &mut impl FnMut(Metric, Option<f64>), before: &Snapshot, after: &Snapshot) {
     let micros = |then, now| growth(then, now).map(|us| us / 1e6);
     set(Metric::PressureCpu, micros(before.pressure.cpu_us, after.pressure.cpu_us));
@@ -187,6 +187,16 @@ fn set_pressure(set: &mut impl FnMut(Metric, Option<f64>), before: &Snapshot, af
     set(Metric::TrackerCpu, growth(before.own.cpu_ns, after.own.cpu_ns).map(|ns| ns / 1e9));
     set(Metric::TrackerMemory, after.own.rss_kib.map(count));
 }
+
+/// Cells that a driver gives.
+const GPU: [Metric; 6] = [
+    Metric::ProcessGpu,
+    Metric::ProcessVram,
+    Metric::ProcessGpus,
+    Metric::SystemGpu,
+    Metric::SystemVram,
+    Metric::SystemGpus,
+];
 
 /// Two rows that follow each other as one: growth adds up, levels are the later ones, rates are over both.
 #[must_use]
@@ -200,6 +210,8 @@ pub fn join(first: &Row, second: &Row) -> Row {
                 (Some(one), Some(other)) => Some(one.max(other)),
                 (one, other) => one.or(other),
             },
+            // A driver may not have answered yet in a short last part.
+            (Kind::Gauge, (one, other)) if GPU.contains(&metric) => other.or(one),
             (Kind::Gauge, (_, other)) => other,
         };
     }

@@ -1,12 +1,13 @@
 //! The machine we run on: its size, and what a container lets us use of it.
 //!
 //! In:  `/proc`, cgroups and the CPU affinity. Out: [`Host`], and as the contract's `server_info`.
-//! Not here: which cloud it belongs to (`cloud`), GPUs (`source::gpu`).
+//! Not here: which cloud it belongs to (`cloud`), what its GPUs do (`source::gpu`).
 
 use serde_json::{Map, Value, json};
 
 use crate::root::Root;
 use crate::source::cgroup::read_limits;
+use crate::source::gpu::{self, Inventory};
 use crate::source::procfs::{parse_meminfo, parse_stat};
 
 /// A machine.
@@ -22,11 +23,24 @@ pub struct Host {
     pub cpu_limit_cores: Option<f64>,
     /// Memory that we may use, where that is less.
     pub memory_limit_mib: Option<f64>,
+    /// GPUs.
+    pub gpus: Inventory,
 }
 
-/// Looks at the machine, and at the limits of process `pid` (`self` for ours).
+/// Looks at the machine, and at the limits of process `pid` (`self` for ours). Waits up to a second for a GPU's
+/// driver that was not asked before.
 #[must_use]
 pub fn look(root: &Root, pid: &str) -> Host {
+    Host { gpus: gpu::inventory(root, gpu::Patience::Second), ..look_at_limits(root, pid) }
+}
+
+/// The same at the end of a job, which waits for nobody: GPUs are what was heard of them while it ran.
+#[must_use]
+pub fn look_at_once(root: &Root, pid: &str) -> Host {
+    Host { gpus: gpu::inventory(root, gpu::Patience::None), ..look_at_limits(root, pid) }
+}
+
+fn look_at_limits(root: &Root, pid: &str) -> Host {
     let mut buffer = Vec::new();
     let vcpus = root
         .read("/proc/stat", &mut buffer)
@@ -51,6 +65,7 @@ pub fn look(root: &Root, pid: &str) -> Host {
         memory_mib,
         cpu_limit_cores: candidates.into_iter().flatten().reduce(f64::min),
         memory_limit_mib: memory_limit_mib.filter(|limit| memory_mib.is_none_or(|all| *limit < all)),
+        gpus: Inventory::default(),
     }
 }
 
@@ -66,6 +81,13 @@ fn mib_of_kib(kib: u64) -> f64 {
     kib as f64 / 1024.0
 }
 
+/// The first of those names that are there most often.
+fn most_common(names: &[String]) -> &str {
+    let count = |name: &String| names.iter().filter(|other| *other == name).count();
+    // Of several maxima `max_by_key` gives the last, so the first comes last.
+    names.iter().rev().max_by_key(|name| count(name)).map_or("", String::as_str)
+}
+
 impl Host {
     /// The contract's `server_info`; `allocation` is added by whoever knows the figures.
     #[must_use]
@@ -75,10 +97,10 @@ impl Host {
             "os": self.os,
             "vcpus": self.vcpus,
             "memory_mb": self.memory_mib.map(two_decimals),
-            "gpu_count": 0,
-            "gpu_names": [],
-            "gpu_name": "",
-            "gpu_memory_mb": 0.0,
+            "gpu_count": self.gpus.names.as_ref().map(Vec::len),
+            "gpu_names": self.gpus.names.as_deref().unwrap_or_default(),
+            "gpu_name": self.gpus.names.as_deref().map_or("", most_common),
+            "gpu_memory_mb": self.gpus.memory_bytes.map(|bytes| mib_of_kib(bytes / 1024)),
             "cpu_limit": self.cpu_limit_cores,
             "memory_limit_mb": self.memory_limit_mib.map(two_decimals),
         }) else {
@@ -98,5 +120,19 @@ mod tests {
         let nproc = std::process::Command::new("getconf").arg("_NPROCESSORS_ONLN").output().unwrap();
         assert_eq!(host.vcpus.unwrap().to_string(), String::from_utf8_lossy(&nproc.stdout).trim());
         assert!(host.memory_mib.unwrap() > 64.0);
+    }
+
+    #[test]
+    fn gpus_go_by_the_name_that_most_of_them_have_and_unknown_ones_are_null() {
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(most_common(&names(&["T4", "A10", "A10"])), "A10");
+        assert_eq!(most_common(&names(&["T4", "A10"])), "T4");
+        assert_eq!(most_common(&[]), "");
+        let info =
+            Host { gpus: Inventory { names: None, memory_bytes: None }, ..Host::default() }.server_info();
+        assert_eq!((&info["gpu_count"], &info["gpu_memory_mb"]), (&Value::Null, &Value::Null));
+        let none = Inventory { names: Some(Vec::new()), memory_bytes: Some(0) };
+        let info = Host { gpus: none, ..Host::default() }.server_info();
+        assert_eq!((&info["gpu_count"], &info["gpu_memory_mb"]), (&json!(0), &json!(0.0)));
     }
 }

@@ -97,6 +97,12 @@ impl Job {
         self.start_interval();
     }
 
+    /// The root.
+    #[must_use]
+    pub const fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Members at the last look.
     #[must_use]
     pub fn members(&self) -> &[Member] {

@@ -42,6 +42,7 @@ impl Meter {
 
     /// The row from the last look, or the baseline, to now.
     pub fn row(&mut self) -> Row {
+        self.engine.wait_for_gpus();
         self.engine.tick(Moment::now(), 0, false)
     }
 

@@ -10,6 +10,7 @@ use crate::error::SourceError;
 use crate::metric::{Metric, Row};
 use crate::root::Root;
 use crate::snapshot::{Device, DiskSpace, Moment, Snapshot};
+use crate::source::gpu::{self, GpuTotals, Question};
 use crate::source::procfs::{
     CpuSource, DisksSource, MemorySource, NetworkSource, PidStat, ProcessesSource, SECTOR_BYTES,
     file_systems, parse_pid_io, parse_pid_stat, parse_smaps_rollup,
@@ -35,6 +36,8 @@ pub struct ProcessReading {
     pub read_bytes: Option<u64>,
     /// Written to storage so far.
     pub write_bytes: Option<u64>,
+    /// Its part of the GPUs; 0 where there is none, unknown where they cannot be read.
+    pub gpu: GpuTotals,
 }
 
 /// Looks at a process once. One that is not there reads as nothing at all.
@@ -55,12 +58,14 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     let page_kib = rustix::param::page_size() as u64 / 1024;
     let mut reading = ProcessReading { timestamp, pid, ..ProcessReading::default() };
     let (mut user_ticks, mut system_ticks) = (0_u64, 0_u64);
+    let mut members = Vec::with_capacity(look.found.len());
     for (pid, stat) in std::mem::take(&mut look.found) {
         user_ticks += stat.utime_ticks + if with_children { stat.cutime_ticks } else { 0 };
         system_ticks += stat.stime_ticks + if with_children { stat.cstime_ticks } else { 0 };
         if stat.is_zombie() {
             continue;
         }
+        members.push(pid);
         reading.memory_kib += look.pss_kib(pid).unwrap_or(stat.rss_pages * page_kib);
         if let Some((read_bytes, write_bytes)) = look.storage_bytes(pid) {
             reading.read_bytes = Some(reading.read_bytes.unwrap_or(0) + read_bytes);
@@ -73,6 +78,8 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     if with_children {
         reading.children = reading.children.or(Some(0));
     }
+    members.sort_unstable();
+    reading.gpu = gpu::look(root, &Question { members, root_pid: Some(pid) }).job();
     let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
     reading.user_s = ratio(user_ticks, ticks_per_s);
     reading.system_s = ratio(system_ticks, ticks_per_s);
@@ -220,6 +227,7 @@ pub fn system(root: &Root) -> SystemReading {
             free_bytes: sum.free_bytes.saturating_add(space.free_bytes),
         })
     });
+    snapshot.gpu = gpu::look(root, &Question::default());
     let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
     let mut levels = crate::diff::row(&Snapshot::default(), &snapshot, crate::diff::Rates::default());
     levels[Metric::Elapsed as usize] = None;

@@ -5,8 +5,12 @@
 //!      and a [`Warning`] for each that is weak. The advice never changes the resources.
 //! Not here: which server has them and what it costs (`catalog`).
 
+mod gpu;
+
 use serde::Serialize;
 use thiserror::Error;
+
+pub use gpu::{Allowed, Finding};
 
 use crate::metric::Metric;
 use crate::recording::Run;
@@ -126,6 +130,8 @@ pub struct Limits {
     pub cpu_cores: Option<f64>,
     /// Memory it could use: the tighter of container limit and machine.
     pub memory_mb: Option<f64>,
+    /// GPUs it could use; `None` where there was none for it.
+    pub gpus: Option<Allowed>,
 }
 
 /// Why a figure is weak.
@@ -243,6 +249,8 @@ pub struct Advice {
     pub basis: Basis,
     /// Where that is weak.
     pub warnings: Vec<Warning>,
+    /// What else the run shows that one can do something about.
+    pub findings: Vec<Finding>,
 }
 
 impl Advice {
@@ -280,7 +288,8 @@ pub fn advise(
         gpu_mean: combined.get("process_gpu_usage", "mean"),
         vram_peak_mib: combined.get("process_gpu_vram", "max"),
     };
-    Ok(Advice { resources, basis, warnings: warnings(summary, &stats, limits, run) })
+    let warnings = warnings(summary, &stats, limits, run);
+    Ok(Advice { resources, basis, warnings, findings: gpu::findings(summary, &limits) })
 }
 
 /// What is weak about this run's figures.
@@ -420,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_good_run_has_no_warnings_and_a_weak_one_says_why() {
-        let limits = Limits { cpu_cores: Some(4.0), memory_mb: Some(1000.0) };
+        let limits = Limits { cpu_cores: Some(4.0), memory_mb: Some(1000.0), gpus: None };
         let good =
             advise(&summary(&[], 60.0), &[], limits, Some(&Run { coverage: Some(0.99), ..Run::default() }))
                 .unwrap();

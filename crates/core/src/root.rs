@@ -332,6 +332,14 @@ impl Root {
         fs::symlink_metadata(self.on_disk(path)).is_ok()
     }
 
+    /// Size that the file system gives for a path; since Linux 6.2 that of `/proc/[pid]/fd` is the number of
+    /// descriptors.
+    #[must_use]
+    pub fn size(&self, path: &str) -> Option<u64> {
+        // A folder on a disk has a size that says nothing.
+        (!self.is_recorded()).then(|| fs::metadata(path).ok()).flatten().map(|found| found.len())
+    }
+
     /// The path on this machine's disk.
     #[must_use]
     pub fn on_disk(&self, path: &str) -> PathBuf {

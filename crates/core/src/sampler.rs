@@ -23,6 +23,7 @@ use crate::reading;
 use crate::root::{Access, Kept, Root, Shape};
 use crate::snapshot::{CpuTime, JobReading, Moment, OwnCost, Snapshot};
 use crate::source::Machine;
+use crate::source::gpu::{Gpus, Question, Watch};
 use crate::sys::{self, Ended};
 use crate::tracker::{Progress, State};
 
@@ -93,7 +94,9 @@ pub struct Engine {
     reaped: Vec<Reaped>,
     peek_ns: u64,
     rows: u64,
-    /// What did not go as it should at the start.
+    /// `None` where this machine has no GPU.
+    gpus: Option<Watch>,
+    /// What did not go as it should, and was not told yet.
     notes: Vec<String>,
 }
 
@@ -129,6 +132,7 @@ impl Engine {
             reaped: Vec::new(),
             peek_ns: FIRST_PEEK_NS,
             rows: 0,
+            gpus: None,
             notes: Vec::new(),
         };
         let at = Moment::now();
@@ -142,6 +146,10 @@ impl Engine {
             }
             Target::None => {}
         }
+        // After the counters were opened: what this thread starts from now on is not in them.
+        let gpus = Gpus::open(&engine.root, !engine.config.as_guest);
+        engine.gpus = gpus.map(|gpus| Watch::new(gpus, engine.interval_ns()));
+        engine.ask_gpus();
         engine.before.own = engine.own_cost();
         engine.add_usage_points(false);
         for (source, error) in &engine.before.failures {
@@ -211,7 +219,7 @@ impl Engine {
     fn place(&self, pid: u32) -> Place {
         if self.own_statm.is_none() && self.has_own_thread && pid == std::process::id() {
             self.root.note(|| Access::OwnClock);
-            Place::InsideOf { pid, cpu_ns: sys::thread_cpu_ns().unwrap_or(0) }
+            Place::InsideOf { pid, cpu_ns: sys::thread_cpu_ns().unwrap_or(0) + self.gpu_cpu_ns() }
         } else {
             Place::Outside
         }
@@ -220,7 +228,7 @@ impl Engine {
     fn own_cost(&mut self) -> OwnCost {
         self.root.note(|| Access::OwnClock);
         let Some(statm) = &self.own_statm else {
-            return OwnCost { cpu_ns: sys::thread_cpu_ns(), rss_kib: None };
+            return OwnCost { cpu_ns: sys::thread_cpu_ns().map(|ns| ns + self.gpu_cpu_ns()), rss_kib: None };
         };
         let text = self.root.reread(statm, Shape::Whole, &mut self.buffer).ok();
         let pages =
@@ -239,12 +247,41 @@ impl Engine {
 
     /// Looks at the job between two rows.
     fn peek(&mut self) {
-        let Some(mut job) = self.job.take() else { return };
+        let Some(mut job) = self.job.take() else { return self.ask_gpus() };
         self.machine.list_processes(Moment::now(), &mut self.after);
         let reaped = std::mem::take(&mut self.reaped);
         // A failed look costs nothing: the row's own look follows.
         let _ = job.read(&self.root, &self.after, &reaped, self.place(std::process::id()));
         self.job = Some(job);
+        self.ask_gpus();
+    }
+
+    fn gpu_cpu_ns(&self) -> u64 {
+        self.gpus.as_ref().map_or(0, Watch::cpu_ns)
+    }
+
+    fn gpu_question(&self) -> Question {
+        let members = self.job.as_ref().map_or(&[][..], Job::members);
+        Question {
+            members: members.iter().map(|member| member.pid).collect(),
+            root_pid: self.job.as_ref().map(Job::pid),
+        }
+    }
+
+    fn ask_gpus(&self) {
+        if let Some(gpus) = &self.gpus {
+            gpus.ask(self.gpu_question());
+        }
+    }
+
+    /// For looks by hand.
+    pub(crate) fn wait_for_gpus(&mut self) {
+        if self.gpus.is_some() {
+            self.peek();
+        }
+        if let Some(gpus) = &self.gpus {
+            gpus.wait(self.gpu_question());
+        }
     }
 
     /// Makes the row from the last look to this moment.
@@ -259,14 +296,16 @@ impl Engine {
             job.start_interval();
             self.job = Some(job);
         }
+        if let Some(gpus) = &mut self.gpus {
+            let since_ns = self.before.at.monotonic_ns;
+            self.after.gpu = gpus.read(since_ns, at.monotonic_ns, is_end, &mut self.notes);
+            if gpus.asks_at_ticks() && !is_end {
+                self.ask_gpus();
+            }
+        }
         self.after.own = self.own_cost();
         let (process_cores, system_cores) = self.add_usage_points(is_end);
-        let rates = Rates {
-            process_cores,
-            system_cores,
-            missed_ticks,
-            has_unread_gpu: self.machine.has_unread_gpu(),
-        };
+        let rates = Rates { process_cores, system_cores, missed_ticks };
         self.rows += 1;
         let row = diff::row(&self.before, &self.after, rates);
         std::mem::swap(&mut self.before, &mut self.after);
@@ -299,6 +338,16 @@ impl Engine {
         (process, system)
     }
 
+    /// Hands on what there is to say, each thing once.
+    fn tell_notes(&mut self, progress: &Progress) {
+        for note in self.notes.drain(..) {
+            progress.note_once(note);
+        }
+        if let Some(gpus) = &self.gpus {
+            progress.set_gpus(gpus.figures());
+        }
+    }
+
     fn coverage_notes(&self, progress: &Progress) {
         let Some(job) = &self.job else { return };
         if job.is_io_denied() {
@@ -327,9 +376,7 @@ pub(crate) fn run(
     progress: &Arc<Progress>,
     mut sinks: Vec<Box<dyn Sink>>,
 ) {
-    for note in std::mem::take(&mut engine.notes) {
-        progress.note(note);
-    }
+    engine.tell_notes(progress);
     progress.set_cpu_source(engine.cpu_source());
     let start = engine.started_at();
     let grid = Grid::new(start.wall_ns, start.monotonic_ns, engine.config.interval.ns());
@@ -353,7 +400,8 @@ pub(crate) fn run(
             last = tick.number.checked_sub(1);
             tick.at_ns = u64::MAX;
         }
-        let wake_ns = next_wake_ns(&engine, &tick, peek_at_ns);
+        let ask_gpus_at_ns = engine.gpus.as_ref().and_then(|gpus| gpus.ask_at_ns(&tick));
+        let wake_ns = next_wake_ns(&engine, &tick, peek_at_ns).min(ask_gpus_at_ns.unwrap_or(u64::MAX));
         let wake_ns = if held_back.is_some() { wake_ns.min(release_at_ns) } else { wake_ns };
         let wake = wait(&engine, progress, &watched, wake_ns);
         for order in progress.take_orders() {
@@ -394,7 +442,14 @@ pub(crate) fn run(
             } else if hand_on(&row, progress, &mut sinks).is_break() {
                 return progress.set_state(State::Stopped);
             }
+            engine.tell_notes(progress);
             peek_at_ns = now_ns + PEEK_AT_LEAST_EVERY_NS;
+        } else if let Some(gpus) =
+            engine.gpus.as_mut().filter(|_| ask_gpus_at_ns.is_some_and(|at| now_ns >= at))
+        {
+            gpus.asked_for(&tick);
+            // Processes that came since the last look belong to the question, which is asked with it.
+            engine.peek();
         } else if now_ns >= peek_at_ns {
             engine.peek();
             engine.peek_ns = (engine.peek_ns * 2).min(PEEK_AT_LEAST_EVERY_NS);
@@ -419,6 +474,7 @@ fn finish(
 ) {
     let row = engine.tick(Moment::now(), 0, true);
     let row = held_back.map_or(row, |first| diff::join(first, &row));
+    engine.tell_notes(progress);
     engine.coverage_notes(progress);
     let _ = hand_on(&row, progress, sinks);
     progress.set_state(state);

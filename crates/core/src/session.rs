@@ -279,7 +279,7 @@ impl Session {
         }
         self.stop_time = Some(Moment::now().wall_s());
         // From now on the figures may be looked at on another machine, or never again on this one.
-        self.look_at_server();
+        self.look_at_server(host::look_at_once);
     }
 
     /// Stops, and removes the files that the rows are in; statistics stay.
@@ -418,9 +418,9 @@ impl Session {
         recommend_resources(&self.stats()?, history)
     }
 
-    fn look_at_server(&mut self) {
+    fn look_at_server(&mut self, look: fn(&Root, &str) -> host::Host) {
         if self.server.is_none() && self.plan.discover_server && !matches!(self.life, Life::Loaded { .. }) {
-            self.server = Root::host_as_guest().ok().map(|root| host::look(&root, "self").server_info());
+            self.server = Root::host_as_guest().ok().map(|root| look(&root, "self").server_info());
         }
     }
 
@@ -430,7 +430,7 @@ impl Session {
         if matches!(self.life, Life::New) {
             return None;
         }
-        self.look_at_server();
+        self.look_at_server(host::look);
         let mut info = self.server.clone()?;
         if !(matches!(self.life, Life::Loaded { .. }) && info.contains_key("allocation")) {
             info.insert("allocation".to_owned(), json!(allocation(&self.summary())));
@@ -467,6 +467,10 @@ impl Session {
                 Life::Thread { tracker, .. } => tracker.notes(),
                 Life::Companion { companion, .. } => companion.notes.clone(),
                 Life::New | Life::Loaded { .. } => Vec::new(),
+            },
+            gpus: match &self.life {
+                Life::Thread { tracker, .. } => tracker.gpus(),
+                Life::Companion { .. } | Life::New | Life::Loaded { .. } => Vec::new(),
             },
             ..Run::default()
         };

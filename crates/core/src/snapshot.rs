@@ -5,6 +5,7 @@
 
 use crate::diff::Within;
 use crate::error::SourceError;
+use crate::source::gpu::GpuState;
 use crate::source::procfs::{Meminfo, Stat};
 
 /// A moment by both clocks.
@@ -150,6 +151,8 @@ pub struct Snapshot {
     pub throttled_ns: Option<u64>,
     /// Memory charged to our cgroup.
     pub cgroup_memory_bytes: Option<u64>,
+    /// GPUs of the machine, and the job's part of them.
+    pub gpu: GpuState,
     /// The job.
     pub job: Option<JobReading>,
     /// The tracker itself.

@@ -1,4 +1,5 @@
-//! The only `unsafe` of this crate: system calls that no safe crate in our tree offers.
+//! The `unsafe` of this crate, but for old calls of a GPU library (`source::gpu`): system calls that no safe crate in our
+//! tree offers.
 //!
 //! Each function is one call with its reason; decisions are made by the callers.
 #![expect(

@@ -17,6 +17,7 @@ use crate::metric::Row;
 use crate::root::Root;
 use crate::sampler::{self, Engine, Order, Sink, Target};
 use crate::snapshot::Moment;
+use crate::source::gpu::GpuFigures;
 use crate::summary::{Scope, Summary};
 use crate::sys::SignalSet;
 
@@ -99,6 +100,7 @@ struct Inner {
     notes: Vec<String>,
     state: State,
     cpu_source: &'static str,
+    gpus: Vec<GpuFigures>,
 }
 
 impl Progress {
@@ -110,6 +112,7 @@ impl Progress {
             notes: Vec::new(),
             state: State::Running,
             cpu_source: "procfs",
+            gpus: Vec::new(),
         };
         Self { inner: Mutex::new(inner), changed: Condvar::new(), ordered: Condvar::new(), bells }
     }
@@ -155,6 +158,10 @@ impl Progress {
 
     pub(crate) fn set_cpu_source(&self, name: &'static str) {
         self.lock().cpu_source = name;
+    }
+
+    pub(crate) fn set_gpus(&self, gpus: Vec<GpuFigures>) {
+        self.lock().gpus = gpus;
     }
 
     pub(crate) fn set_state(&self, state: State) {
@@ -327,6 +334,12 @@ impl Tracker {
     #[must_use]
     pub fn cpu_source(&self) -> &'static str {
         self.progress.lock().cpu_source
+    }
+
+    /// What each GPU did so far; none where the machine has none.
+    #[must_use]
+    pub fn gpus(&self) -> Vec<GpuFigures> {
+        self.progress.lock().gpus.clone()
     }
 
     /// Waits until there are `rows` rows, the tracker has ended, or the time is up; says how many there are.

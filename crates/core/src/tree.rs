@@ -11,6 +11,7 @@
 
 use crate::error::SourceError;
 use crate::root::Root;
+use crate::source::gpu;
 use crate::source::procfs::{PidStat, parse_pid_stat};
 
 /// A process of the job at one moment.
@@ -93,7 +94,7 @@ impl Tree {
         if self.may_have_come_round(forks) {
             self.known.clear();
         }
-        let mut strangers = Vec::new();
+        let (mut strangers, mut unclear) = (Vec::new(), Vec::new());
         for (pid, was_member) in self.whom_to_ask(&before, pids) {
             if pid == self.root_pid {
                 let found = self.look_at_root(root)?;
@@ -104,6 +105,8 @@ impl Tree {
                 (Some(stat), Some(then)) if then.stat.start_ticks == stat.start_ticks => {
                     self.members.push(Member { pid, stat, is_leaving: stat.is_dead() });
                 }
+                // Asked again once it is clear whether we started it.
+                (Some(stat), _) if gpu::may_be_helper(stat.ppid) => unclear.push(pid),
                 (Some(stat), _) => strangers.push(Member { pid, stat, is_leaving: false }),
                 (None, Some(then)) => self.members.push(Member { is_leaving: true, ..then }),
                 (None, None) => {}
@@ -113,6 +116,9 @@ impl Tree {
         self.admit(&before, strangers);
         self.known.clear();
         self.known.extend_from_slice(pids);
+        for pid in unclear {
+            self.known.retain(|known| *known != pid);
+        }
         Ok(())
     }
 
@@ -150,7 +156,7 @@ impl Tree {
             let (admitted, rest): (Vec<_>, Vec<_>) = strangers.into_iter().partition(|stranger| {
                 let parent = stranger.stat.ppid;
                 // A tracker that a member started, or adopted, is no part of the job.
-                if stranger.pid == std::process::id() {
+                if stranger.pid == std::process::id() || gpu::is_helper(stranger.pid) {
                     return false;
                 }
                 Some(parent) == self.reaper || is_member(parent) || was_member(parent)

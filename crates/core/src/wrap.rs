@@ -21,6 +21,7 @@ use crate::ledger::{Reaped, Totals};
 use crate::root::Root;
 use crate::sampler::{Order, Sink, Target};
 use crate::source::cgroup::{OomKills, OomWatch};
+use crate::source::gpu;
 use crate::source::procfs::{parse_pid_io, parse_pid_status};
 use crate::sys::{self, Ended, Ending, SignalSet};
 use crate::tracker::{Tracker, TrackerError};
@@ -263,7 +264,9 @@ fn wait_for_job(
             if ended.pid == pid {
                 return ended;
             }
-            tracker.order(Order::Reaped(last_account(root, &ended)));
+            if !gpu::is_helper(ended.pid) {
+                tracker.order(Order::Reaped(last_account(root, &ended)));
+            }
             reap(ended.pid);
         }
     }

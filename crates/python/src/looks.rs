@@ -44,9 +44,9 @@ pub fn process_stats(py: Python<'_>, pid: u32, children: bool) -> PyResult<Bound
     dict.set_item("memory", read.memory_kib)?;
     dict.set_item("read_bytes", read.read_bytes)?;
     dict.set_item("write_bytes", read.write_bytes)?;
-    dict.set_item("gpu_usage", 0.0)?;
-    dict.set_item("gpu_vram", 0.0)?;
-    dict.set_item("gpu_utilized", 0)?;
+    dict.set_item("gpu_usage", read.gpu.usage)?;
+    dict.set_item("gpu_vram", read.gpu.vram_mib())?;
+    dict.set_item("gpu_utilized", read.gpu.utilized)?;
     Ok(dict)
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::source::cgroup::OomKills;
+use crate::source::gpu::GpuFigures;
 
 /// The version of the snapshot schema that is read and written here.
 pub const VERSION: u64 = 1;
@@ -129,6 +130,9 @@ pub struct Run {
     /// What the reader of the figures should know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// What each GPU did, where there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuFigures>,
     /// Keys of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,

@@ -83,6 +83,13 @@ fn write_advice(html: &mut String, head: &Head, context: &Context, advice: &Advi
         );
     }
     html.push_str("</dl>\n");
+    if !advice.findings.is_empty() {
+        html.push_str("<h4>What can be better</h4>\n<ul class=\"weak\">");
+        for finding in &advice.findings {
+            let _ = write!(html, "<li>{}</li>", Text(&finding.to_string()));
+        }
+        html.push_str("</ul>\n");
+    }
     let standing = match Standing::of(head, context) {
         Standing::Failed => Some("the run failed, so a run that succeeds may need more".to_owned()),
         Standing::Pending => Some("the run is not over, so these are its figures so far".to_owned()),

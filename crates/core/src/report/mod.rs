@@ -14,6 +14,7 @@ mod advice;
 mod axis;
 mod chart;
 mod figures;
+mod gpu_table;
 mod html;
 mod money;
 mod page;
@@ -24,7 +25,7 @@ mod timeline;
 pub use crate::human::Zone;
 
 use crate::catalog::{Answer, Catalog, InstancePrice, Query, RunCost, Server};
-use crate::recommend::{Advice, Limits, RecommendError, advise};
+use crate::recommend::{Advice, Allowed, Limits, RecommendError, advise};
 use crate::recording::{Head, Recording, Status};
 use crate::stats::Stats;
 use crate::summary::Summary;
@@ -146,7 +147,19 @@ pub fn limits(head: &Head) -> Limits {
     let tightest = |limit: &str, machine: &str| {
         plots::number(info, limit).into_iter().chain(plots::number(info, machine)).reduce(f64::min)
     };
-    Limits { cpu_cores: tightest("cpu_limit", "vcpus"), memory_mb: tightest("memory_limit_mb", "memory_mb") }
+    let figures = head.run.as_ref().map_or(&[][..], |run| run.gpus.as_slice());
+    // A recording without figures of every GPU still says how many there were.
+    let counted = || {
+        let gpus = plots::number(info, "gpu_count")?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
+        let gpus = gpus as u32;
+        Some(Allowed { gpus, never_used: None, vram_mib: plots::number(info, "gpu_memory_mb") })
+    };
+    Limits {
+        cpu_cores: tightest("cpu_limit", "vcpus"),
+        memory_mb: tightest("memory_limit_mb", "memory_mb"),
+        gpus: if figures.is_empty() { counted() } else { Allowed::of(figures) },
+    }
 }
 
 /// A word about the cloud, where it is known.

@@ -13,7 +13,7 @@ use crate::record::PROGRAM_VERSION;
 use crate::recording::{Head, Recording, Status};
 
 use super::html::{Text, text};
-use super::{Context, Standing, advice, chart, figures, limits, money, plots};
+use super::{Context, Standing, advice, chart, figures, gpu_table, limits, money, plots};
 use crate::human::{self as format, Scale};
 
 const CSS: &str = include_str!("page.css");
@@ -42,6 +42,7 @@ pub(super) fn render(recording: &Recording, context: &Context) -> String {
     html.push_str("<main>\n");
     advice::write(&mut html, head, context);
     figures::write(&mut html, head, context);
+    gpu_table::write(&mut html, head);
     write_series(&mut html, &plots, timeline.as_ref(), context);
     write_about(&mut html, recording, context);
     html.push_str("</main>\n");

@@ -212,6 +212,55 @@ fn the_gpu_has_charts_where_there_is_one() {
 }
 
 #[test]
+fn every_part_about_gpus_is_there_exactly_when_there_is_one() {
+    // In the page's text, the figures, the charts, the advice and the table of single GPUs.
+    let parts = [
+        "<dt>GPUs</dt>",
+        "GPU usage",
+        "GPUs in use",
+        "VRAM",
+        "GPU by GPU",
+        "never used it",
+        "id=\"chart-gpu",
+    ];
+    let mut recording = recording(&Config::default(), finished(), 3);
+    let without = page_of(&recording, |_| {});
+    for part in parts {
+        assert!(!without.contains(part), "{part} without a GPU");
+    }
+    if let Some(info) = &mut recording.head.server_info {
+        info.extend(object(json!({"gpu_count": 1, "gpu_names": ["<T4>"], "gpu_memory_mb": 15_360.0})));
+    }
+    if let Some(run) = &mut recording.head.run {
+        run.gpus = vec![crate::source::gpu::GpuFigures {
+            name: "<T4>".to_owned(),
+            allowed: true,
+            vram_total_mib: Some(15_360.0),
+            job_usage_mean: Some(0.0),
+            job_usage_max: Some(0.0),
+            job_vram_max_mib: Some(0.0),
+            usage_mean: Some(0.4),
+            power_mean_w: Some(70.2),
+            temperature_max_c: Some(61.0),
+            ..crate::source::gpu::GpuFigures::default()
+        }];
+    }
+    let page = page_of(&recording, |_| {});
+    for part in parts {
+        assert!(page.contains(part), "{part} with a GPU");
+    }
+    let row = "<tr><th scope=\"row\">0: &lt;T4&gt;</th><td>0 %</td><td>0 %</td><td>40 %</td><td>0 B</td>\
+               <td>15.0 GiB</td><td>70 W</td><td>61 °C</td><td></td></tr>";
+    assert!(page.contains(row), "{page}");
+    // A GPU that another job could use is no reason to ask for less.
+    if let Some(run) = &mut recording.head.run {
+        run.gpus[0].allowed = false;
+    }
+    let page = page_of(&recording, |_| {});
+    assert!(page.contains("not for the job") && !page.contains("never used it"));
+}
+
+#[test]
 fn limits_and_the_peak_of_the_statistics_are_in_the_plot() {
     let page = page(finished(), 3);
     let cpu = page.split("id=\"chart-cpu\"").nth(1).unwrap().split("</figure>").next().unwrap();

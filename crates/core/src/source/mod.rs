@@ -9,6 +9,7 @@ use crate::root::Root;
 use crate::snapshot::{Moment, Snapshot};
 
 pub mod cgroup;
+pub mod gpu;
 pub mod procfs;
 pub mod replay;
 
@@ -29,7 +30,6 @@ pub struct Machine {
     /// What finding the job's processes needs.
     listing: [Box<dyn Source>; 2],
     sources: Vec<Box<dyn Source>>,
-    has_unread_gpu: bool,
 }
 
 impl Machine {
@@ -47,9 +47,7 @@ impl Machine {
             sources.push(Box::new(procfs::PressureSource::default()));
         }
         sources.push(Box::new(cgroup::OwnGroupSource::new(&root)));
-        let gpu_doors = ["/dev/nvidiactl", "/dev/kfd", "/dev/dri/renderD128"];
-        let has_unread_gpu = gpu_doors.iter().any(|door| root.exists(door));
-        Self { root, listing, sources, has_unread_gpu }
+        Self { root, listing, sources }
     }
 
     /// Fills a snapshot of now.
@@ -71,12 +69,6 @@ impl Machine {
     /// Names of all sources.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.listing.iter().chain(&self.sources).map(|source| source.name())
-    }
-
-    /// There is a GPU, and no source here that reads it.
-    #[must_use]
-    pub const fn has_unread_gpu(&self) -> bool {
-        self.has_unread_gpu
     }
 
     /// Where the files are.

@@ -16,6 +16,7 @@ use crate::metric::Row;
 use crate::root::Root;
 use crate::snapshot::{Moment, Snapshot};
 use crate::source::Machine;
+use crate::source::gpu::{self, GpuState};
 
 /// Why a folder cannot be played.
 #[derive(Debug, Error)]
@@ -57,6 +58,7 @@ pub fn rows(folder: &Path, pid: u32, config: &Config) -> Result<Vec<Row>, Replay
     let mut before = Snapshot::default();
     let (mut process, mut system) = (Usage::default(), Usage::default());
     let mut rows = Vec::new();
+    let mut gpus: Option<gpu::Reader> = None;
     for (number, tick) in ticks.iter().enumerate() {
         let root = Arc::new(Root::recorded(tick)?);
         let mut after = Snapshot::default();
@@ -68,6 +70,14 @@ pub fn rows(folder: &Path, pid: u32, config: &Config) -> Result<Vec<Row>, Replay
         }
         let reading = job.read(&root, &after, &[], Sampler::Outside)?;
         after.job = Some(reading);
+        if number == 0 {
+            gpus = gpu::Reader::open(&root, false);
+        }
+        if let Some(gpus) = &mut gpus {
+            let members = job.members().iter().map(|member| member.pid).collect();
+            let question = gpu::Question { members, root_pid: Some(pid) };
+            after.gpu = GpuState::Read(Arc::new(gpus.read(&root, &question, after.at)));
+        }
         job.start_interval();
         let within = Within::at(after.at.monotonic_ns);
         let rates = Rates {

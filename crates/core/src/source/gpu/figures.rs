@@ -1,0 +1,177 @@
+//! Running figures of every single GPU over a run, in constant memory.
+//!
+//! In:  a reading a row. Out: [`GpuFigures`], which a recording keeps under `run.gpus`.
+//! Not here: the columns, which are sums over all GPUs (`diff`).
+
+use serde::{Deserialize, Serialize};
+
+use super::{Gpu, GpuReading};
+
+const MIB: f64 = 1_048_576.0;
+
+/// What one GPU did in a run, and which part of it was the job's; a figure that was never read is left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuFigures {
+    /// Model.
+    pub name: String,
+    /// UUID or PCI address.
+    pub id: String,
+    /// The job could use it.
+    pub allowed: bool,
+    /// The job's part is an estimate.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+    /// Memory that it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vram_total_mib: Option<f64>,
+    /// Mean usage by all, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage_mean: Option<f64>,
+    /// Most at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage_max: Option<f64>,
+    /// Mean usage by the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_usage_mean: Option<f64>,
+    /// Most at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_usage_max: Option<f64>,
+    /// Most memory in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vram_max_mib: Option<f64>,
+    /// Most memory that the job held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_vram_max_mib: Option<f64>,
+    /// Mean power.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_mean_w: Option<f64>,
+    /// Most power.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_max_w: Option<f64>,
+    /// Highest temperature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature_max_c: Option<f64>,
+    /// Mean clock of its processors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_mean_mhz: Option<f64>,
+}
+
+/// Figures while they come in.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    gpus: Vec<(Gpu, [Level; 7])>,
+}
+
+/// Mean and maximum of one figure.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    weight_s: f64,
+    weighted_sum: f64,
+    max: Option<f64>,
+}
+
+impl Level {
+    fn add(&mut self, value: Option<f64>, weight_s: f64) {
+        if let Some(value) = value {
+            self.weight_s += weight_s;
+            self.weighted_sum += value * weight_s;
+            self.max = Some(self.max.map_or(value, |max| max.max(value)));
+        }
+    }
+
+    fn mean(&self) -> Option<f64> {
+        (self.weight_s > 0.0).then(|| self.weighted_sum / self.weight_s)
+    }
+}
+
+impl Figures {
+    /// Counts a row of this length in.
+    pub fn add(&mut self, reading: &GpuReading, row_s: f64) {
+        for gpu in &reading.gpus {
+            let at = self.gpus.iter().position(|(known, _)| known.id == gpu.id && known.name == gpu.name);
+            let at = at.unwrap_or_else(|| {
+                self.gpus.push((gpu.clone(), [Level::default(); 7]));
+                self.gpus.len() - 1
+            });
+            let Some((known, levels)) = self.gpus.get_mut(at) else { continue };
+            known.is_allowed = gpu.is_allowed;
+            known.job.is_estimate |= gpu.job.is_estimate;
+            known.vram_total_bytes = gpu.vram_total_bytes.or(known.vram_total_bytes);
+            let values = [
+                gpu.usage,
+                gpu.job.usage,
+                gpu.vram_used_bytes.map(mib),
+                gpu.job.vram_bytes.map(mib),
+                gpu.power_w,
+                gpu.temperature_c,
+                gpu.clock_mhz,
+            ];
+            for (level, value) in levels.iter_mut().zip(values) {
+                level.add(value, row_s);
+            }
+        }
+    }
+
+    /// The figures so far, rounded as a recording keeps them.
+    #[must_use]
+    pub fn all(&self) -> Vec<GpuFigures> {
+        let share = |value: Option<f64>| value.map(|value| (value * 1e4).round() / 1e4);
+        let level = |value: Option<f64>| value.map(|value| (value * 100.0).round() / 100.0);
+        let figures = |(gpu, levels): &(Gpu, [Level; 7])| {
+            let [usage, job_usage, vram, job_vram, power, temperature, clock] = levels;
+            GpuFigures {
+                name: gpu.name.clone(),
+                id: gpu.id.clone(),
+                allowed: gpu.is_allowed,
+                estimated: gpu.job.is_estimate,
+                vram_total_mib: level(gpu.vram_total_bytes.map(mib)),
+                usage_mean: share(usage.mean()),
+                usage_max: share(usage.max),
+                job_usage_mean: share(job_usage.mean()),
+                job_usage_max: share(job_usage.max),
+                vram_max_mib: level(vram.max),
+                job_vram_max_mib: level(job_vram.max),
+                power_mean_w: level(power.mean()),
+                power_max_w: level(power.max),
+                temperature_max_c: level(temperature.max),
+                clock_mean_mhz: level(clock.mean()),
+            }
+        };
+        self.gpus.iter().map(figures).collect()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53 bytes")]
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::gpu::Share;
+
+    #[test]
+    fn each_gpu_has_its_own_figures_and_rows_count_by_their_length() {
+        let gpu = |id: &str, usage: Option<f64>, vram: u64| Gpu {
+            id: id.to_owned(),
+            usage,
+            is_allowed: true,
+            job: Share { usage: Some(0.0), vram_bytes: Some(vram << 20), is_estimate: id == "b" },
+            ..Gpu::default()
+        };
+        let mut figures = Figures::default();
+        let reading = |gpus: Vec<Gpu>| GpuReading { gpus, ..GpuReading::default() };
+        figures.add(&reading(vec![gpu("a", Some(0.5), 10), gpu("b", None, 1)]), 1.0);
+        figures.add(&reading(vec![gpu("a", Some(0.1), 90), gpu("b", None, 2)]), 3.0);
+        let all = figures.all();
+        let [a, b] = all.as_slice() else { panic!("{all:?}") };
+        assert_eq!((a.usage_mean, a.usage_max, a.job_vram_max_mib), (Some(0.2), Some(0.5), Some(90.0)));
+        assert_eq!((b.usage_mean, b.job_vram_max_mib, b.estimated), (None, Some(2.0), true));
+        assert_eq!(
+            serde_json::to_string(b).unwrap(),
+            r#"{"name":"","id":"b","allowed":true,"estimated":true,"job_usage_mean":0.0,"job_usage_max":0.0,"job_vram_max_mib":2.0}"#
+        );
+    }
+}
