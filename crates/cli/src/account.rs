@@ -166,6 +166,9 @@ impl Account<'_> {
         for note in self.notes.iter().cloned().chain(warnings.map(ToString::to_string)) {
             let _ = writeln!(text, "resource-tracker: {} {note}", style.tone(Tone::Bad, "warning:"));
         }
+        for finding in self.advice().into_iter().flat_map(|advice| &advice.findings) {
+            let _ = writeln!(text, "resource-tracker: {finding}");
+        }
         text
     }
 

@@ -72,6 +72,7 @@ pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
             "resources": advice.resources,
             "basis": advice.basis,
             "warnings": advice.warnings,
+            "findings": advice.findings,
             "server": context.server(),
             "cost": cost,
         }));
@@ -123,8 +124,12 @@ fn server(context: &Context) -> String {
 }
 
 fn warnings(advice: &Advice) -> String {
-    advice.warnings.iter().fold(String::new(), |mut text, warning| {
+    let mut text = String::new();
+    for warning in &advice.warnings {
         let _ = writeln!(text, "warning: {warning}");
-        text
-    })
+    }
+    for finding in &advice.findings {
+        let _ = writeln!(text, "{finding}");
+    }
+    text
 }
