@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := $(CURDIR)/.venv
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-PACKAGES := gcc libc6-dev make procps python3 python3-venv strace util-linux
+PACKAGES := gcc iproute2 libc6-dev make procps python3 python3-venv strace util-linux
 
 .PHONY: help setup test check test-rust test-interop test-browser bench deny generate clean
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use resource_tracker::history::{self, Entry, History};
 use resource_tracker::recording::Recording;
-use resource_tracker::recover::recover;
+use resource_tracker::recover::{recover, recover_temporary};
 
 use crate::args::ListArgs;
 use crate::failure::Failure;
@@ -15,6 +15,7 @@ pub fn history() -> Option<History> {
     let history = history::default_directory(|name| std::env::var_os(name)).map(History::at)?;
     // What cannot be recovered now can be the next time; the question at hand has its own answer.
     let _ = recover(&history);
+    let _ = recover_temporary(&history, &std::env::temp_dir());
     Some(history)
 }
 

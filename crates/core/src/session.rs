@@ -26,6 +26,7 @@ use crate::metric::{Row, Table};
 use crate::recommend::{RecommendError, Resources, recommend_resources};
 use crate::record::{self, Rows};
 use crate::recording::{Head, Recording, Run, Status, gzip, write_snapshot};
+use crate::recover::{recover_in_background, temporary_name};
 use crate::report;
 use crate::root::Root;
 use crate::sampler::Target;
@@ -34,6 +35,7 @@ use crate::stats::{Stats, StatsError};
 use crate::summary::{Scope, Summary};
 use crate::sys::SignalSet;
 use crate::tracker::{State, Tracker, TrackerError};
+use crate::wrap::command_of;
 
 /// What is to be recorded, and what else is to be found out.
 #[derive(Clone, Debug)]
@@ -231,12 +233,13 @@ impl Session {
         } else {
             self.start_thread()?;
         }
+        // A signal for the host goes to a thread of the host.
+        let mask = SignalSet::every().block();
         if self.plan.discover_cloud {
-            // A signal for the host goes to a thread of the host.
-            let mask = SignalSet::every().block();
             cloud::discover_in_background(false);
-            mask.restore();
         }
+        recover_in_background(std::env::temp_dir());
+        mask.restore();
         Ok(())
     }
 
@@ -253,9 +256,17 @@ impl Session {
 
     /// A host that cannot have a file gets its statistics all the same.
     fn start_rows(&mut self) -> Option<(Rows, Box<dyn crate::sampler::Sink>)> {
-        let path = journal_path(&std::env::temp_dir());
+        let id = History::new_id();
+        let path = std::env::temp_dir().join(temporary_name(std::process::id(), &id));
+        // For whoever finds it when this program was killed.
+        let run = Run {
+            id: Some(id),
+            command: command_of(self.plan.pid),
+            host: rustix::system::uname().nodename().to_str().ok().map(str::to_owned),
+            ..Run::default()
+        };
         let head = record::head(&self.plan.config, self.plan.pid, Moment::now().wall_s(), Run::default());
-        match Rows::start(&path, &Rows::about(&head.metadata, &Run::default()), true) {
+        match Rows::start(&path, &Rows::about(&head.metadata, &run), true) {
             Ok(started) => Some(started),
             Err(error) => {
                 self.warnings.push(format!(
@@ -311,7 +322,8 @@ impl Session {
             Life::Companion { companion, .. } => companion.notes.clone(),
             Life::New | Life::Loaded { .. } => Vec::new(),
         };
-        let kind = if self.rows() == 0 { Note::Info } else { Note::Warning };
+        let has_begun = self.stop_time.is_some() || self.rows() > 0;
+        let kind = if has_begun { Note::Warning } else { Note::Info };
         notes.extend(all.iter().skip(self.notes_told).cloned().map(kind));
         self.notes_told = all.len();
         notes
@@ -549,11 +561,6 @@ fn read_rows(path: &Path, mut take: impl FnMut(&Row)) {
             take(&row);
         }
     }
-}
-
-/// A name that no other process or session has.
-fn journal_path(folder: &Path) -> PathBuf {
-    folder.join(format!("resource-tracker-{}-{}.journal", std::process::id(), History::new_id()))
 }
 
 #[cfg(test)]
