@@ -83,6 +83,9 @@ fn write_advice(html: &mut String, head: &Head, context: &Context, advice: &Advi
         );
     }
     html.push_str("</dl>\n");
+    if let Some(requested) = &context.requested {
+        let _ = writeln!(html, "<p class=\"note\">Asked for this time: <code>{}</code></p>", Text(requested));
+    }
     let standing = match Standing::of(head, context) {
         Standing::Failed => Some("the run failed, so a run that succeeds may need more".to_owned()),
         Standing::Pending => Some("the run is not over, so these are its figures so far".to_owned()),
