@@ -164,7 +164,9 @@ def show_three(what: str, pid: int, processes: int) -> None:
     if theirs / bare > 10:
         show(f"ours over psutil's time, {what}", ours / theirs, "×", 0.1)
     else:
-        show(f"ours over bare reads, {what}", ours / bare, "×", 1.15, "(bare reads alone pass a tenth of psutil's time)")
+        show(
+            f"ours over bare reads, {what}", ours / bare, "×", 1.15, "(bare reads alone pass a tenth of psutil's time)"
+        )
 
 
 def timed_look(look: Callable[[int], object], pid: int, processes: int) -> float:

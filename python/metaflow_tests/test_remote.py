@@ -30,9 +30,10 @@ def bare() -> str:
 @pytest.fixture
 def unpacked(tmp_path: Path) -> Path:
     archive = tmp_path / "code.tgz"
-    done = conftest.command("failing", "package", "save", str(archive))
+    done = conftest.command("remote", "package", "save", str(archive))
     assert done.returncode == 0, done.stderr
-    folder = tmp_path / "task"
+    # Below the datastore's folder, where Metaflow looks for it to put cards into.
+    folder = conftest.HOME / tmp_path.name
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     return folder
@@ -42,16 +43,16 @@ def _step(bare: str, folder: Path, flows, task_id: str):
     """The command that a remote machine runs, and the task that it was."""
     from metaflow import Task
 
-    run_id = flows.run("seed")[0]
+    run_id = flows.run("remote")[0]
     options = ["--quiet", "--metadata", "local", "--environment", "local", "--datastore", "local"]
     options += ["--datastore-root", str(conftest.HOME / ".metaflow"), "--no-pylint"]
     options += ["--event-logger", "nullSidecarLogger", "--monitor", "nullSidecarMonitor"]
-    step = ["step", "my_sleeping_data", "--run-id", run_id, "--task-id", task_id, "--input-paths", f"{run_id}/start/1"]
+    step = ["step", "work", "--run-id", run_id, "--task-id", task_id, "--input-paths", f"{run_id}/start/1"]
     environment = {**os.environ, "PYTHONPATH": str(folder / ".mf_code")}
-    line = [bare, "seed.py", *options, *step]
+    line = [bare, "remote.py", *options, *step]
     done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done, Task(f"ResourceTrackingFlow/{run_id}/my_sleeping_data/{task_id}")
+    return done, Task(f"RemoteFlow/{run_id}/work/{task_id}")
 
 
 def test_the_native_module_travels_in_the_code_package(bare: str, unpacked: Path, flows) -> None:
@@ -64,7 +65,9 @@ def test_the_native_module_travels_in_the_code_package(bare: str, unpacked: Path
     assert "untracked" not in done.stdout + done.stderr
 
 
-def test_a_module_for_another_platform_leaves_the_step_untracked_with_one_line(bare: str, unpacked: Path, flows) -> None:
+def test_a_module_for_another_platform_leaves_the_step_untracked_with_one_line(
+    bare: str, unpacked: Path, flows
+) -> None:
     module = unpacked / ".mf_code" / "resource_tracker" / "_native.abi3.so"
     image = bytearray(module.read_bytes())
     image[18:20] = (0xF3).to_bytes(2, "little")  # e_machine of ELF: RISC-V
@@ -81,10 +84,11 @@ def test_a_module_for_another_platform_leaves_the_step_untracked_with_one_line(b
     installed = unpacked / "installed"
     import resource_tracker
 
-    (installed).mkdir()
+    installed.mkdir()
     (installed / "resource_tracker").symlink_to(Path(resource_tracker.__file__).parent)
-    code = "from metaflow_extensions.resource_tracker.plugins.track_resources.package import import_tracker as i"
-    program = f"{code}; t = i()(interval=0.05); t.stop(); print(t.n_samples > 0)"
+    module = "metaflow_extensions.resource_tracker.plugins.track_resources"
+    code = f"import metaflow; from {module}.package import import_tracker"
+    program = f"{code}; t = import_tracker()(interval=0.05); t.stop(); print(t.n_samples > 0)"
     environment = {**os.environ, "PYTHONPATH": f"{unpacked / '.mf_code'}:{installed}"}
     done = subprocess.run([bare, "-c", program], env=environment, capture_output=True, text=True)
     assert done.stdout == "True\n", done.stderr

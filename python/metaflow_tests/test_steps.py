@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import re
 
+import conftest
 from metaflow.cards import get_cards
+from metaflow.plugins.cards.exception import CardNotPresentException
 from resource_tracker import ResourceTracker
 from resource_tracker.tiny_data_frame import TinyDataFrame
 
@@ -19,6 +22,13 @@ def _ours(task):
     return [card for card in get_cards(task) if card.type == "tracked_resources"]
 
 
+def _has_cards(task) -> bool:
+    try:
+        return len(get_cards(task)) > 0
+    except CardNotPresentException:
+        return False
+
+
 def _text(html: str) -> str:
     return re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", html, flags=re.S)
 
@@ -30,9 +40,11 @@ def test_the_minimal_flow(flows, cards) -> None:
     assert list(data) == KEYS
     assert isinstance(data["process_metrics"], TinyDataFrame) and len(data["process_metrics"].columns) == 12
     assert isinstance(data["system_metrics"], TinyDataFrame) and len(data["system_metrics"].columns) == 21
-    assert 3 <= len(data["process_metrics"]) == len(data["system_metrics"]) <= 5
+    rows = len(data["process_metrics"])
     assert list(data["stats"]) == STATS and data["step_failed"] is False
-    assert 3.0 < data["stats"]["duration"] < 6
+    assert data["stats"]["duration"] > 3
+    # One a second, and one for the rest.
+    assert rows == len(data["system_metrics"]) and 0 <= rows - data["stats"]["duration"] < 2
     # Zeroed pages that were never written take no memory; what the interpreter needs does.
     assert 20_000 < data["stats"]["memory_usage"]["max"] < 800_000
     assert data["historical_stats"] == NO_HISTORY and data["past_stats"] == []
@@ -80,7 +92,9 @@ def test_a_second_run_knows_the_first(flows, cards) -> None:
     tracker = ResourceTracker.from_snapshot(data["tracker"])
     needs = tracker.recommend_resources(historical_stats=data["past_stats"])
     assert f"@resources(cpu={needs['cpu']}, memory={needs['memory']})" in _text(html)
-    cards("second", html, title="ResourceTrackingFlow / my_sleeping_data", status="Finished", run=flows.run("seed", 2)[0])
+    cards(
+        "second", html, title="ResourceTrackingFlow / my_sleeping_data", status="Finished", run=flows.run("seed", 2)[0]
+    )
 
 
 def test_a_step_that_fails(flows, cards) -> None:
@@ -116,10 +130,8 @@ def test_a_foreach_and_its_join(flows, cards) -> None:
         assert list(data) == KEYS and ResourceTracker.from_snapshot(data["tracker"]).interval == 0.05
         assert len(data["process_metrics"]) >= 6, "the interval that was asked for"
         peaks.append(data["stats"]["memory_usage"]["max"])
-        found = get_cards(task)
-        assert sorted(card.type for card in found) == ["default", "tracked_resources"]
-        (own,) = [card for card in found if card.type == "default"]
-        assert "of the step" in own.get(), "the step's own card has what the step put on it"
+        (card,) = get_cards(task)
+        assert card.type == "tracked_resources"
     assert max(peaks) - min(peaks) > 6 * 16 * 1024
     html = _ours(tasks[0])[0].get()
     assert "Asked for this time: @resources(cpu=2, memory=4096)" in " ".join(_text(html).split())
@@ -127,20 +139,28 @@ def test_a_foreach_and_its_join(flows, cards) -> None:
     # Two steps are tracked: the join's artifact is its own, though all of those merged have one of that name.
     joined = flows.task("each", "join")["resource_tracker_data"].data
     assert list(joined) == KEYS and joined["tracker"]["metadata"]["interval"] == 1
-    assert len(_ours(flows.task("each", "join"))) == 1
+    # Its own card and ours, and what the step put on its own.
+    found = {card.type: card for card in get_cards(flows.task("each", "join"))}
+    assert sorted(found) == ["default", "tracked_resources"]
+    contents = [base64.b64decode(text) for text in re.findall(r'"([A-Za-z0-9+/]{400,}=*)"', found["default"].get())]
+    assert any(b"of the step's own" in content for content in contents)
 
 
 def test_the_past_of_a_foreach_is_all_its_tasks_together(flows) -> None:
     from metaflow import Step
+    from metaflow.datastore import FlowDataStore
+    from metaflow.plugins.datastores.local_storage import LocalStorage
+    from metaflow.plugins.metadata_providers.local import LocalMetadataProvider
+    from metaflow_extensions.resource_tracker.plugins.track_resources.past import past_stats
 
     tasks = list(Step(f"EachFlow/{flows.run('each')[0]}/part"))
-    stats = [task["resource_tracker_data"].data["stats"] for task in tasks]
-    again = next(iter(Step(f"EachFlow/{flows.run('each', 2)[0]}/part")))["resource_tracker_data"].data
-    history = again["historical_stats"]
-    assert history["runs_analyzed"] == 1
-    assert history["max_memory_max"] == max(stat["memory_usage"]["max"] for stat in stats)
-    mean = sum(stat["duration"] for stat in stats) / 8
-    assert abs(history["avg_duration"] - mean) < 0.01
+    each = [task["resource_tracker_data"].data["stats"] for task in tasks]
+    root = str(conftest.HOME / ".metaflow")
+    datastore = FlowDataStore("EachFlow", None, storage_impl=LocalStorage, ds_root=root)
+    (past,) = past_stats(datastore, LocalMetadataProvider, "EachFlow", "next", "part", "end", "resource_tracker_data")
+    assert past["process_memory"]["max"] == max(stats["memory_usage"]["max"] for stats in each)
+    mean = sum(stats["duration"] for stats in each) / 8
+    assert abs(past["timestamp"]["duration"] - mean) < 0.01
 
 
 def test_a_retry_that_succeeds(flows, cards) -> None:
@@ -156,7 +176,6 @@ def test_a_retry_that_succeeds(flows, cards) -> None:
 
     first = Task(task.pathspec, attempt=0)
     assert first["resource_tracker_data"].data["step_failed"] is True
-    assert len(_ours(first)) == 1
 
 
 def test_a_step_of_a_fifth_of_a_second_without_a_card_and_with_another_artifact(flows) -> None:
@@ -165,7 +184,7 @@ def test_a_step_of_a_fifth_of_a_second_without_a_card_and_with_another_artifact(
     assert list(data) == KEYS
     assert 5 <= len(data["process_metrics"]) <= 30
     assert 0.2 <= data["stats"]["duration"] < 2
-    assert len(list(get_cards(task))) == 0
+    assert not _has_cards(task)
 
 
 def test_a_step_that_is_caught(flows, cards) -> None:
@@ -195,8 +214,6 @@ def test_a_tracker_that_cannot_start_harms_nothing_and_says_why(flows, cards) ->
 
 def test_options_given_on_the_command_line(flows) -> None:
     """`--with` hands attributes on as text."""
-    import conftest
-
     id_file = conftest.HOME / "with.id"
     spec = "track_resources:interval=0.02,create_card=False,artifact_name=everywhere"
     done = conftest.command("seed", "--with", spec, "run", "--run-id-file", str(id_file))
@@ -205,4 +222,4 @@ def test_options_given_on_the_command_line(flows) -> None:
 
     task = Step(f"ResourceTrackingFlow/{id_file.read_text()}/start").task
     assert task["everywhere"].data["tracker"]["metadata"]["interval"] == 0.02
-    assert len(list(get_cards(task))) == 0
+    assert not _has_cards(task)

@@ -71,7 +71,7 @@ class Snapshot(dict):  # type: ignore[type-arg]
     def __eq__(self, other: object) -> bool:
         return dict.__eq__(self._read(), other._read() if isinstance(other, Snapshot) else other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         return dict.__repr__(self._read())
@@ -80,15 +80,15 @@ class Snapshot(dict):  # type: ignore[type-arg]
         """The value of a key, or the default."""
         return dict.get(self._read(), key, default)
 
-    def keys(self) -> KeysView[str]:
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
         """As of any dict."""
         return dict.keys(self._read())
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
         """As of any dict."""
         return dict.values(self._read())
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
         """As of any dict."""
         return dict.items(self._read())
 

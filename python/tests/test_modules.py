@@ -336,4 +336,3 @@ def test_a_service_that_never_answers_costs_two_and_a_half_seconds_at_the_most(m
         monkeypatch.setenv("RESOURCE_TRACKER_KEEPER_URL", url)
         monkeypatch.setenv("RESOURCE_TRACKER_METADATA_URL", url)
         sys.stdout.write(run_program(_ADVISED))
-

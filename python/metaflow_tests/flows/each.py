@@ -1,4 +1,4 @@
-"""A foreach of 8 with a card of its own beside ours, and a join that merges all artifacts."""
+"""A foreach of 8, and a join that merges all artifacts and has a card of its own beside ours."""
 
 import time
 
@@ -14,18 +14,18 @@ class EachFlow(FlowSpec):
 
     @resources(cpu=2, memory=4096)
     @track_resources(interval=0.05)
-    @card
     @step
     def part(self):
         block = bytearray(b"x") * (self.input * 16 * 1024 * 1024)
         time.sleep(0.3)
         self.kept = len(block) * 0
-        current.card.append(Markdown("# of the step's own"))
         self.next(self.join)
 
+    @card
     @step
     @track_resources
     def join(self, inputs):
+        current.card.append(Markdown("# of the step's own"))
         self.merge_artifacts(inputs)
         assert self.kept == 0
         self.next(self.end)

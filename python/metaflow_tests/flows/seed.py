@@ -22,7 +22,6 @@ class ResourceTrackingFlow(FlowSpec):
     @step
     def end(self):
         print("Step finished")
-        pass
 
 
 if __name__ == "__main__":

@@ -18,11 +18,10 @@ def track_resources(function=None, **attributes):
 
     if function is None:
         return lambda function: track_resources(function, **attributes)
-    if callable(function) and not isinstance(function, type) and not hasattr(function, "is_step"):
-        if hasattr(function, "__dict__") and hasattr(function, "__code__"):
-            # No step yet: `step` below sees to it.
-            function.track_resources_attributes = attributes
-            return function
+    if hasattr(function, "__code__") and not hasattr(function, "is_step"):
+        # No step yet: `step` below sees to it.
+        function.track_resources_attributes = attributes
+        return function
     return _base_step_decorator(TrackResourcesDecorator, function, **attributes)
 
 

@@ -106,8 +106,9 @@ class TrackResourcesDecorator(StepDecorator):
         return False
 
     def task_finished(self, step_name, flow, graph, is_task_ok, retry_count, max_user_code_retries):
-        # Metaflow makes cards of tasks that succeeded; of one that failed it is wanted all the more.
-        if is_task_ok or self._card is None:
+        # Metaflow makes cards of tasks that succeeded; of one that failed it is wanted all the more. An attempt that
+        # is followed by another leaves the card to that one.
+        if is_task_ok or self._card is None or retry_count < max_user_code_retries:
             return
         with self._guard():
             card = self._card

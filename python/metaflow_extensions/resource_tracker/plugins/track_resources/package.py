@@ -26,7 +26,7 @@ def import_tracker():
     import platform
 
     here = f"Python {platform.python_version()} on {sys.platform} {platform.machine()}"
-    if sys.version_info < (3, 9):
+    if sys.version_info < (3, 9):  # noqa: UP036 - Metaflow's code packages also run where pip has not asked
         raise ImportError(f"resource_tracker needs Python 3.9, this is {here}")
     try:
         from resource_tracker import ResourceTracker

@@ -36,13 +36,17 @@ class TrackedResourcesCard(MetaflowCard):
 
         if error is not None:
             names["Tracker"] = f"{error['error_type']}: {error['error_message']}"
-        report = package.import_tracker().from_snapshot(data["tracker"]).report(
-            integration="Metaflow",
-            historical_stats=data.get("past_stats", []),
-            status_failed=data["step_failed"],
-            title=title,
-            names=names,
-            requested=self._options.get("requested"),
+        report = (
+            package.import_tracker()
+            .from_snapshot(data["tracker"])
+            .report(
+                integration="Metaflow",
+                historical_stats=data.get("past_stats", []),
+                status_failed=data["step_failed"],
+                title=title,
+                names=names,
+                requested=self._options.get("requested"),
+            )
         )
         return str(report)
 
