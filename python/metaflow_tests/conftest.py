@@ -27,6 +27,9 @@ os.environ.update(
     RESOURCE_TRACKER_OFFLINE="1",
 )
 
+# Extensions are Metaflow's to load, and it does so when it is imported.
+import metaflow  # noqa: E402, F401
+
 
 class Flows:
     """Flows by the names of their files; each number of a run is made once."""

@@ -5,11 +5,20 @@ from __future__ import annotations
 import base64
 import pickle
 
+import pytest
 from resource_tracker import ResourceTracker
 from resource_tracker.snapshot import Snapshot
 
 
-def _past(runs: dict[str, list[object]], failed: tuple[str, ...] = ()):
+class Task(dict):
+    """As much of Metaflow's own as is asked for."""
+
+    def __init__(self, step_name: str, **artifacts: object) -> None:
+        super().__init__({name: value for name, value in artifacts.items() if value is not None})
+        self.step_name = step_name
+
+
+def _past(runs: dict[str, list[object]], failed: tuple[str, ...] = (), has_many: bool = True):
     """`past_stats` over artifacts by run, oldest first; each run is a list of its tasks' artifacts."""
     from metaflow_extensions.resource_tracker.plugins.track_resources.past import past_stats
 
@@ -24,26 +33,37 @@ def _past(runs: dict[str, list[object]], failed: tuple[str, ...] = ()):
         @staticmethod
         def get_task_datastores(run_id=None, steps=None, pathspecs=None):
             if pathspecs is None:
-                return [{"_success": run_id not in failed}]
-            found = [runs[run][int(task)] for run, _, task in (path.split("/") for path in pathspecs)]
-            return [{} if artifact is None else {"kept": artifact} for artifact in found]
+                others = [Task("step", kept=artifact) for artifact in runs[run_id]] if "step" in steps else []
+                return [Task("end", _success=run_id not in failed), *others]
+            return [Task("step", kept=runs[run][int(task)]) for run, _, task in (path.split("/") for path in pathspecs)]
 
-    return past_stats(Datastore, Metadata, "Flow", "now", "step", "end", "kept")
+    return past_stats(Datastore, Metadata, "Flow", "now", "step", "end", "kept", has_many)
 
 
 def _artifact(cpu: float, memory: float) -> dict[str, object]:
     return {"stats": {"cpu_usage": {"mean": cpu}, "memory_usage": {"max": memory}}, "step_failed": False}
 
 
-def test_the_last_five_successful_runs_count_newest_first() -> None:
+@pytest.mark.parametrize("has_many", [True, False])
+def test_the_last_five_successful_runs_count_newest_first(has_many: bool) -> None:
     runs = {str(n): [_artifact(n, 100 * n)] for n in range(1, 10)}
-    past = _past({**runs, "now": [_artifact(99, 99)]}, failed=("8",))
+    past = _past({**runs, "now": [_artifact(99, 99)]}, ("8",), has_many)
     assert [stats["process_cpu_usage"]["mean"] for stats in past] == [9, 7, 6, 5, 4]
 
 
 def test_all_tasks_of_a_run_are_taken_together() -> None:
     (stats,) = _past({"1": [_artifact(1, 300), _artifact(3, 200), {"error": {}}, None]})
     assert stats["process_cpu_usage"]["mean"] == 2 and stats["process_memory"]["max"] == 300
+
+
+def test_a_run_of_more_tasks_than_can_be_read_in_time_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    from metaflow_extensions.resource_tracker.plugins.track_resources import past
+
+    wide = {"1": [_artifact(1, 300)] * 200}
+    assert len(_past(wide)) == 1
+    moments = iter([0.0, 0.0, 0.5, 2.0, 2.0, 2.0])
+    monkeypatch.setattr(past.time, "monotonic", lambda: next(moments))
+    assert _past(wide) == []
 
 
 def test_artifacts_of_the_original_package_are_read() -> None:

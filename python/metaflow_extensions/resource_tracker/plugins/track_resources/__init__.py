@@ -173,7 +173,10 @@ class TrackResourcesDecorator(StepDecorator):
         metadata, flow_name, run_id, step_name = self._where
         end_step = next((node.name for node in graph if node.type == "end"), "end")
         artifact_name = self.attributes["artifact_name"]
-        return past_stats(self._flow_datastore, metadata, flow_name, run_id, step_name, end_step, artifact_name)
+        has_many = bool(graph[step_name].split_parents)
+        return past_stats(
+            self._flow_datastore, metadata, flow_name, run_id, step_name, end_step, artifact_name, has_many
+        )
 
     @contextlib.contextmanager
     def _guard(self):

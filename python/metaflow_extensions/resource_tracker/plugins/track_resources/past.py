@@ -12,8 +12,11 @@ BUDGET_S = 1.0
 AT_ONCE = 64
 
 
-def past_stats(flow_datastore, metadata, flow_name, run_id, step_name, end_step, artifact_name):
-    """The statistics of the last successful runs, newest first, all tasks of a run taken together."""
+def past_stats(flow_datastore, metadata, flow_name, run_id, step_name, end_step, artifact_name, has_many=True):
+    """The statistics of the last successful runs, newest first, all tasks of a run taken together.
+
+    `has_many`: the step may have many tasks, so that they are counted before they are asked for.
+    """
     from resource_tracker.helpers import aggregate_stats
 
     deadline = time.monotonic() + BUDGET_S
@@ -23,20 +26,30 @@ def past_stats(flow_datastore, metadata, flow_name, run_id, step_name, end_step,
     for run in sorted(others, key=lambda run: run.get("ts_epoch", 0), reverse=True):
         if len(found) == RUNS or time.monotonic() > deadline:
             break
-        ended = flow_datastore.get_task_datastores(run_id=_id(run), steps=[end_step])
-        if not any("_success" in task and task["_success"] for task in ended):
+        together = [end_step] if has_many else [end_step, step_name]
+        tasks = flow_datastore.get_task_datastores(run_id=_id(run), steps=together)
+        if not any(task.step_name == end_step and "_success" in task and task["_success"] for task in tasks):
             continue
-        tasks = metadata.get_object("step", "task", {}, None, flow_name, _id(run), step_name) or []
-        paths = ["/".join((_id(run), step_name, str(task.get("task_name") or task["task_id"]))) for task in tasks]
+        if has_many:
+            tasks = _many(flow_datastore, metadata, flow_name, _id(run), step_name, deadline)
         stats = []
-        for at in range(0, len(paths), AT_ONCE):
-            if at and time.monotonic() > deadline:
-                # Part of the tasks is not the run.
-                return found
-            for task in flow_datastore.get_task_datastores(pathspecs=paths[at : at + AT_ONCE]):
-                stats += _stats_of(task[artifact_name]) if artifact_name in task else []
+        for task in tasks:
+            if task.step_name == step_name and artifact_name in task:
+                stats += _stats_of(task[artifact_name])
         if stats:
             found.append(aggregate_stats(stats))
+    return found
+
+
+def _many(flow_datastore, metadata, flow_name, run_id, step_name, deadline):
+    """The tasks of a step; none where they are too many for the time that is left, since a part is not the run."""
+    tasks = metadata.get_object("step", "task", {}, None, flow_name, run_id, step_name) or []
+    paths = ["/".join((run_id, step_name, str(task.get("task_name") or task["task_id"]))) for task in tasks]
+    found = []
+    for at in range(0, len(paths), AT_ONCE):
+        if at and time.monotonic() > deadline:
+            return []
+        found += flow_datastore.get_task_datastores(pathspecs=paths[at : at + AT_ONCE])
     return found
 
 
