@@ -111,6 +111,16 @@ def test_a_step_that_fails(flows, cards) -> None:
     cards("failed", html, title="FailingFlow / start", status="Failed", run=run_id)
 
 
+def test_a_step_that_ends_its_process(flows, cards) -> None:
+    run_id, done = flows.run("exiting")
+    assert done.returncode != 0
+    task = flows.task("exiting", "start")
+    data = task["resource_tracker_data"].data
+    assert list(data) == KEYS and data["step_failed"] is True
+    (card,) = _ours(task)
+    cards("exited", card.get(), title="ExitingFlow / start", status="Failed", run=run_id)
+
+
 def test_failed_runs_are_no_history(flows) -> None:
     flows.run("failing")
     task = flows.task("failing", "start", 2)

@@ -7,6 +7,7 @@ fails nor waits.
 from __future__ import annotations
 
 import contextlib
+import functools
 
 from metaflow.decorators import StepDecorator
 from metaflow.flowspec import INTERNAL_ARTIFACTS_SET
@@ -97,6 +98,21 @@ class TrackResourcesDecorator(StepDecorator):
             self._tracker = package.import_tracker()(interval=float(self.attributes["interval"]))
         if self._tracker is None:
             self._say("this step runs untracked")
+
+    def task_decorate(self, step_func, flow, graph, retry_count, max_user_code_retries, ubf_context):
+        if self._tracker is None:
+            return step_func
+
+        @functools.wraps(step_func)
+        def tracked(*inputs):
+            try:
+                return step_func(*inputs)
+            except (KeyboardInterrupt, SystemExit):
+                # No `Exception`, so that none of the hooks below hears of it.
+                self._finish(flow, graph, failed=True)
+                raise
+
+        return tracked
 
     def task_post_step(self, step_name, flow, graph, retry_count, max_user_code_retries):
         self._finish(flow, graph, failed=False)
