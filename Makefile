@@ -9,7 +9,7 @@ PACKAGES := gcc iproute2 libc6-dev make procps python3 python3-venv strace util-
 .PHONY: help setup test check test-rust test-interop test-browser bench deny generate clean
 
 help: ## what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: ## what the tests need, from Debian and PyPI
 	@missing=$$(for package in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \

@@ -167,7 +167,11 @@ fn sum_up(about: About, reader: &mut Reader) -> (Head, Summary) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::config::Config;
+    use crate::journal::Journal;
 
     #[test]
     fn a_name_tells_the_id_and_other_files_have_none() {
@@ -177,5 +181,32 @@ mod tests {
         {
             assert_eq!(temporary_id(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn only_the_journals_of_dead_trackers_that_we_could_see_are_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::at(folder.path().join("history"));
+        let metadata =
+            serde_json::to_value(record::head(&Config::default(), 7, 0.0, Run::default()).metadata);
+        let metadata = metadata.unwrap();
+        let leave = |id: &str, tracker: Value| {
+            let about = json!({"metadata": &metadata, "tracker": tracker});
+            let path = folder.path().join(temporary_name(7, id));
+            drop(Journal::create(&path, about, true).unwrap());
+            path
+        };
+        let own = std::process::id();
+        let here = record::pid_namespace();
+        let dead = leave("00000000dead", json!({"pid": own, "start_ticks": 1, "pid_namespace": here}));
+        let alive = leave(
+            "0000000a11fe",
+            json!({"pid": own, "start_ticks": record::start_ticks(own), "pid_namespace": here}),
+        );
+        let elsewhere =
+            leave("0000000e15e0", json!({"pid": own, "start_ticks": 1, "pid_namespace": "pid:[1]"}));
+        assert_eq!(recover_temporary(&history, folder.path()).unwrap(), ["00000000dead"]);
+        assert_eq!((dead.exists(), alive.exists(), elsewhere.exists()), (false, true, true));
+        assert_eq!(history.list().unwrap().entries.len(), 1);
     }
 }
