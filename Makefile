@@ -4,12 +4,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := $(CURDIR)/.venv
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-PACKAGES := gcc less libc6-dev make procps python3 python3-venv strace tmux util-linux vim-tiny
+PACKAGES := gcc iproute2 less libc6-dev make procps python3 python3-venv strace tmux util-linux vim-tiny
 
 .PHONY: help setup test check test-rust test-interop test-browser bench deny generate clean
 
 help: ## what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: ## what the tests need, from Debian and PyPI
 	@missing=$$(for package in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
@@ -18,7 +18,7 @@ setup: ## what the tests need, from Debian and PyPI
 	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
-test: setup check test-rust test-interop test-browser test-python ## everything that must pass
+test: setup check test-rust test-interop test-browser test-python test-metaflow ## everything that must pass
 
 check: ## formatting, lints, docs, licences and advisories
 	cargo fmt --all --check
@@ -37,6 +37,7 @@ test-browser: setup ## the report in a real browser
 	RESOURCE_TRACKER=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/resource-tracker tests/browser/run
 
 include python/python.mk
+include python/metaflow_tests/metaflow.mk
 
 bench: ## budgets: cost of a tick, of a run, of reading recordings
 	cargo bench -p resource-tracker --bench tick

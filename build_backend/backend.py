@@ -13,6 +13,9 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
+from base64 import urlsafe_b64encode
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Optional
 
@@ -21,6 +24,7 @@ import maturin
 _ROOT = Path(__file__).resolve().parent.parent
 _SCRIPTS = _ROOT / "build" / "wheel.data" / "scripts"
 _COMMAND = "resource-tracker.exe" if sys.platform == "win32" else "resource-tracker"
+_TOP_LEVEL = "metaflow_extensions\nresource_tracker\n"
 _PROFILE = os.environ.get("RESOURCE_TRACKER_PROFILE", "release")
 
 get_requires_for_build_sdist = maturin.get_requires_for_build_sdist
@@ -57,7 +61,9 @@ def _with_profile(config_settings: Optional[dict[str, Any]]) -> dict[str, Any]:
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Optional[dict[str, Any]] = None) -> str:
     # maturin looks for the folder before there is anything in it.
     _SCRIPTS.mkdir(parents=True, exist_ok=True)
-    return str(maturin.prepare_metadata_for_build_wheel(metadata_directory, _with_profile(config_settings)))
+    name = str(maturin.prepare_metadata_for_build_wheel(metadata_directory, _with_profile(config_settings)))
+    (Path(metadata_directory) / name / "top_level.txt").write_text(_TOP_LEVEL)
+    return name
 
 
 prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
@@ -67,14 +73,39 @@ def build_wheel(
     wheel_directory: str, config_settings: Optional[dict[str, Any]] = None, metadata_directory: Optional[str] = None
 ) -> str:
     _build_command()
-    return str(maturin.build_wheel(wheel_directory, _with_profile(config_settings), metadata_directory))
+    name = str(maturin.build_wheel(wheel_directory, _with_profile(config_settings), metadata_directory))
+    _name_packages(Path(wheel_directory) / name)
+    return name
 
 
 def build_editable(
     wheel_directory: str, config_settings: Optional[dict[str, Any]] = None, metadata_directory: Optional[str] = None
 ) -> str:
     _build_command()
-    return str(maturin.build_editable(wheel_directory, _with_profile(config_settings), metadata_directory))
+    name = str(maturin.build_editable(wheel_directory, _with_profile(config_settings), metadata_directory))
+    _name_packages(Path(wheel_directory) / name)
+    return name
+
+
+def _name_packages(wheel: Path) -> None:
+    """Metaflow looks for extensions in distributions whose `top_level.txt` says so, and maturin writes none."""
+    digest = urlsafe_b64encode(sha256(_TOP_LEVEL.encode()).digest()).rstrip(b"=").decode()
+    aside = wheel.with_suffix(".tmp")
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as new:
+        for member in old.infolist():
+            content = old.read(member)
+            folder, _, file = member.filename.rpartition("/")
+            if folder.endswith(".dist-info"):
+                if file == "top_level.txt":
+                    continue
+                if file == "RECORD":
+                    path = f"{folder}/top_level.txt"
+                    new.writestr(path, _TOP_LEVEL)
+                    lines = [line for line in content.decode().splitlines() if not line.startswith(path)]
+                    content = "\n".join([f"{path},sha256={digest},{len(_TOP_LEVEL)}", *lines, ""]).encode()
+            # With its own time and permissions.
+            new.writestr(member, content, zipfile.ZIP_DEFLATED)
+    aside.replace(wheel)
 
 
 def build_sdist(sdist_directory: str, config_settings: Optional[dict[str, Any]] = None) -> str:

@@ -311,8 +311,12 @@ class TinyDataFrame:
     def __getstate__(self) -> tuple[dict[str, _Stored], set[str]]:
         return self._columns, self._whole
 
-    def __setstate__(self, state: tuple[dict[str, _Stored], set[str]]) -> None:
-        self._columns, self._whole = state
+    def __setstate__(self, state: Union[tuple[dict[str, _Stored], set[str]], dict[str, Any]]) -> None:
+        if isinstance(state, dict):
+            # A frame of the original package keeps lists beside their names.
+            self._columns, self._whole = dict(zip(state["columns"], state["_data"])), set()
+        else:
+            self._columns, self._whole = state
 
 
 def _as_column(values: Any) -> _Stored:

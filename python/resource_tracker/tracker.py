@@ -12,7 +12,7 @@ from .tiny_data_frame import StatSpec, TinyDataFrame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
     from typing import Any, BinaryIO, Optional, Union
 
@@ -257,12 +257,21 @@ class ResourceTracker:
         integration: str = "standalone",
         historical_stats: Sequence[dict[str, Any]] = (),
         status_failed: bool = False,
+        *,
+        title: Optional[str] = None,
+        names: Optional[Mapping[str, str]] = None,
+        requested: Optional[str] = None,
     ) -> Report:
-        """One HTML page: what ran, whether it had the right size, what it used, and what to run it on next time."""
+        """One HTML page: what ran, whether it had the right size, what it used, and what to run it on next time.
+
+        `title` is what to call the run, `names` what else names it, and `requested` what it had asked for this time.
+        """
         from .report import Report
 
         self.wait_for_samples(1, timeout=self.interval * 5)
-        return Report(self._session.report(integration, list(historical_stats), status_failed))
+        named = list((names or {}).items())
+        history = list(historical_stats)
+        return Report(self._session.report(integration, history, status_failed, title, named, requested))
 
     def snapshot(self) -> dict[str, Any]:
         """All of the recording as it is now, as a dict that JSON can hold."""
@@ -276,6 +285,10 @@ class ResourceTracker:
         """A tracker that has recorded what a snapshot holds."""
         import json
 
+        from .snapshot import Snapshot
+
+        if isinstance(snapshot, Snapshot) and snapshot.packed is not None:
+            return cls._of(_native.Session.unpack(snapshot.packed))
         try:
             text = json.dumps(snapshot)
         except (TypeError, ValueError) as error:

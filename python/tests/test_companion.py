@@ -103,6 +103,44 @@ def test_what_was_recorded_until_the_host_was_killed_is_in_the_history(options: 
     assert entry.stem in listed and "killed" in listed, listed
 
 
+def test_what_goes_wrong_in_the_companion_reaches_its_host(caplog: pytest.LogCaptureFixture) -> None:
+    # Python ignores SIGXFSZ, and so does what it starts: a row too many is an error like that of a full disk.
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, limits[1]))
+    try:
+        tracker = ResourceTracker(interval=0.005, method="spawn")
+        journal = next((Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker").glob("*.journal"))
+        deadline = time.monotonic() + 20
+        while journal.stat().st_size < 15_000 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.1)  # some rows more, for which there is no room
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with caplog.at_level("WARNING", logger="resource_tracker"):
+        tracker.stop()
+    assert [record.name for record in caplog.records] == ["resource_tracker"], caplog.text
+    assert str(journal) in caplog.text
+    assert any(str(journal) in note for note in tracker.snapshot()["run"]["notes"])
+    tracker.cleanup()
+    assert list(journal.parent.iterdir()) == []
+
+
+def test_a_companion_that_was_killed_is_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
+    tracker = ResourceTracker(interval=0.05, method="spawn")
+    tracker.wait_for_samples(2)
+    (companion,) = _companions()
+    os.kill(companion, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while tracker.running and time.monotonic() < deadline:
+        time.sleep(0.005)
+    with caplog.at_level("WARNING", logger="resource_tracker"):
+        tracker.stop()
+    assert "the companion was killed" in caplog.text
+    assert tracker.n_samples >= 2
+
+
 def _command() -> str:
     from resource_tracker.tracker import _companion
 

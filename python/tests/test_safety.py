@@ -316,6 +316,102 @@ def test_an_exception_in_the_host_leaves_no_file(scratch: Path) -> None:
     assert list(scratch.iterdir()) == []
 
 
+def _killed_host(scratch: Path) -> Path:
+    """The journal of a program with a tracker in a thread, which was killed."""
+    import signal
+    import subprocess
+
+    program = """if True:
+        from resource_tracker import ResourceTracker
+        tracker = ResourceTracker(interval=0.05)
+        tracker.wait_for_samples(3)
+        print("ready", flush=True)
+        input()
+    """
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
+        assert host.stdout is not None and host.stdout.readline() == b"ready\n"
+        (journal,) = scratch.iterdir()
+        host.send_signal(signal.SIGKILL)
+    assert journal.exists()
+    return journal
+
+
+def test_what_a_killed_host_left_is_a_recording_at_the_next_start(scratch: Path) -> None:
+    journal = _killed_host(scratch)
+    others = scratch / "resource-tracker-1-0123456789ab.journal"
+    others.write_text("no journal")
+    program = """
+        import time
+        from resource_tracker import ResourceTracker
+        from pathlib import Path
+        import sys
+        tracker = ResourceTracker(interval=0.05)
+        deadline = time.monotonic() + 20
+        while Path(sys.argv[1]).exists() and time.monotonic() < deadline:
+            time.sleep(0.005)
+    """
+    run_program(program, str(journal))
+    assert list(scratch.iterdir()) == [others], "a file that is no journal is not ours to remove"
+    data = Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker"
+    (recording,) = data.glob("*.json.gz")
+    loaded = ResourceTracker.load(recording)
+    assert len(loaded.process_metrics) >= 3
+    run = loaded.snapshot()["run"]
+    assert run["status"] == "tracker_died" and run["command"][1] == "-c", run
+    assert recording.name.split(".")[0] in journal.name
+
+
+def test_what_a_killed_host_left_is_listed(scratch: Path) -> None:
+    import subprocess
+
+    from resource_tracker.tracker import _companion
+
+    journal = _killed_host(scratch)
+    listed = subprocess.run([_companion(), "list"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert journal.stem.rsplit("-", 1)[1] in listed and not journal.exists(), listed
+
+
+def test_the_journal_of_a_host_that_lives_is_left_alone(scratch: Path) -> None:
+    import subprocess
+
+    from resource_tracker.tracker import _companion
+
+    with ResourceTracker(interval=0.05) as tracker:
+        tracker.wait_for_samples(1)
+        listed = subprocess.run([_companion(), "list", "--json"], stdout=subprocess.PIPE, text=True, check=True)
+        assert listed.stdout.strip() == "[]"
+        samples = tracker.n_samples
+        tracker.wait_for_samples(samples + 2)
+        assert len(list(scratch.iterdir())) == 1
+
+
+def test_a_fork_at_any_moment_of_the_discovery_leaves_the_child_able_to_discover() -> None:
+    # Each round is a process in which the discovery has not begun: forks before, while and after it finds out.
+    program = """
+        import os, signal, sys, threading, time
+        from resource_tracker import ResourceTracker, get_cloud_info
+        ending = time.monotonic() + 0.3
+        finder = threading.Thread(target=get_cloud_info)
+        finder.start()
+        children = 0
+        while time.monotonic() < ending and children < 60:
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(10)
+                with ResourceTracker(interval=0.05) as tracker:
+                    info = get_cloud_info()
+                    known = tracker.cloud_info
+                os._exit(0 if info["vendor"] == "unknown" and known["vendor"] == "unknown" else 1)
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            assert status == 0, status
+            children += 1
+        finder.join()
+        print(children)
+    """
+    assert sum(int(run_program(program)) for _ in range(5)) >= 20
+
+
 def test_a_sub_interpreter_says_clearly_what_is_wrong() -> None:
     program = """
         import sys

@@ -11,7 +11,7 @@ use resource_tracker::history::{self, Entry, History};
 use resource_tracker::human::{self, Scale, Zone};
 use resource_tracker::metric::Metric;
 use resource_tracker::recording::{Head, LoadError, Recording};
-use resource_tracker::recover::recover;
+use resource_tracker::recover::{recover, recover_temporary};
 use resource_tracker::report::Context;
 use resource_tracker::summary::Summary;
 use serde_json::json;
@@ -31,6 +31,7 @@ pub fn history() -> Option<History> {
     let history = own_history()?;
     // What cannot be recovered now can be the next time; the question at hand has its own answer.
     let _ = recover(&history);
+    let _ = recover_temporary(&history, &std::env::temp_dir());
     Some(history)
 }
 

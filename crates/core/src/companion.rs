@@ -7,7 +7,7 @@
 //! host ── starts the command ──▶ child ── forks ──▶ companion       the child ends at once and is waited for,
 //!      ── "go" ───────────────────────────────────▶ baseline        so the companion is nobody's child
 //!      ◀──────────────────── one line of JSON: who, since when
-//!      ── SIGTERM ────────────────────────────────▶ last row, end   the journal is the host's
+//!      ── SIGTERM ────────────────────────────────▶ last row, notes, end   the journal is the host's
 //!      killed                                       last row, the recording goes to the history
 //! ```
 
@@ -27,6 +27,7 @@ use crate::history::{self, Entry, History};
 use crate::host;
 use crate::record::{self, Rows, start_ticks};
 use crate::recording::{Run, Status};
+use crate::recover::temporary_name;
 use crate::root::Root;
 use crate::sampler::Target;
 use crate::session::Plan;
@@ -107,8 +108,9 @@ pub struct Companion {
     pub start_time: f64,
     /// How it counts CPU time.
     pub cpu_source: String,
-    /// What did not go as it should at the start.
+    /// What did not go as it should: at the start, and once it has been stopped all of it.
     pub notes: Vec<String>,
+    notes_path: PathBuf,
 }
 
 impl Companion {
@@ -121,7 +123,7 @@ impl Companion {
         let history = history::default_directory(|name| std::env::var_os(name)).map(History::at);
         let journal = match history.filter(|history| history.prepare().is_ok()) {
             Some(history) => history.journal_path(&id),
-            None => std::env::temp_dir().join(format!("resource-tracker-{id}.journal")),
+            None => std::env::temp_dir().join(temporary_name(std::process::id(), &id)),
         };
         let orders = Orders {
             host: std::process::id(),
@@ -143,7 +145,8 @@ impl Companion {
             return Err(CompanionError::Refused { why });
         }
         let Answer { pid, start_ticks, start_time, cpu_source, notes, .. } = answer;
-        Ok((Self { pid, start_ticks, start_time, cpu_source, notes }, Rows::of(orders.journal)))
+        let notes_path = notes_path(&orders.journal);
+        Ok((Self { pid, start_ticks, start_time, cpu_source, notes, notes_path }, Rows::of(orders.journal)))
     }
 
     /// Whether it still records.
@@ -152,15 +155,36 @@ impl Companion {
         is_alive(self.pid, self.start_ticks)
     }
 
-    /// Has the last row made, and waits for the end.
-    pub fn stop(&self) {
-        let Some(pid) = Pid::from_raw(self.pid.cast_signed()).filter(|_| self.is_alive()) else { return };
-        let _ = kill_process(pid, Signal::TERM);
-        let end = Instant::now() + STOP_TIMEOUT;
-        while self.is_alive() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
+    /// Has the last row made, waits for the end, and hears what there is to tell.
+    pub fn stop(&mut self) {
+        if let Some(pid) = Pid::from_raw(self.pid.cast_signed()).filter(|_| self.is_alive()) {
+            let _ = kill_process(pid, Signal::TERM);
+            let end = Instant::now() + STOP_TIMEOUT;
+            while self.is_alive() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
+        match read_notes(&self.notes_path) {
+            Some(notes) => self.notes = notes,
+            None => self.notes.push("the companion was killed: rows after that are missing".to_owned()),
+        }
+        let _ = std::fs::remove_file(&self.notes_path);
     }
+}
+
+/// Where a companion leaves what its host should know, beside the rows.
+pub(crate) fn notes_path(journal: &Path) -> PathBuf {
+    journal.with_extension("notes")
+}
+
+fn read_notes(path: &Path) -> Option<Vec<String>> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+fn write_notes(path: &Path, notes: &[String]) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(&serde_json::to_vec(notes)?)
 }
 
 /// Whether that very process is there, and not only its remains that nobody has waited for.
@@ -259,7 +283,8 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
     let watched = host.as_ref().filter(|_| !orders.track_processes);
     wait_for_stop(&signals, &mut tracker, watched, &mut ());
     if is_alive(orders.host, host_start) {
-        // The journal is the host's.
+        // The journal is the host's. Where these cannot be written, it will think that we were killed.
+        let _ = write_notes(&notes_path(rows.path()), &tracker.notes());
         let _ = rows.keep();
     } else {
         keep(&orders, config, rows, run, &tracker, host.as_ref());

@@ -255,7 +255,8 @@ impl History {
         path: &Path,
         write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
     ) -> Result<(), HistoryError> {
-        let aside = self.directory.join(format!(".{id}{ASIDE_SUFFIX}"));
+        // Of this writer alone: what one that was killed left behind is in nobody's way.
+        let aside = self.directory.join(format!(".{id}-{}{ASIDE_SUFFIX}", std::process::id()));
         let written =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside).and_then(|file| {
                 let mut file = BufWriter::new(file);

@@ -40,6 +40,7 @@ pub mod session;
 pub mod snapshot;
 pub mod source;
 pub mod stats;
+pub mod step;
 pub mod summary;
 pub mod sys;
 pub mod tracker;

@@ -107,7 +107,11 @@ impl Rows {
     #[must_use]
     pub fn about(metadata: &Metadata, run: &Run) -> Value {
         let own = std::process::id();
-        json!({ "metadata": metadata, "run": run, "tracker": { "pid": own, "start_ticks": start_ticks(own) } })
+        json!({
+            "metadata": metadata,
+            "run": run,
+            "tracker": { "pid": own, "start_ticks": start_ticks(own), "pid_namespace": pid_namespace() },
+        })
     }
 
     /// Writes the gzipped snapshot.
@@ -159,6 +163,12 @@ pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     let root = Root::host().ok()?;
     let text = root.read(pid_path(pid, "stat").as_str(), &mut buffer).ok()?;
     Some(parse_pid_stat(text).ok()?.start_ticks)
+}
+
+/// In which processes have the numbers that we see; containers that share a folder do not share this.
+pub(crate) fn pid_namespace() -> Option<String> {
+    let link = Root::host_as_guest().ok()?.link("/proc/self/ns/pid")?;
+    Some(link.to_string_lossy().into_owned())
 }
 
 impl Drop for Rows {

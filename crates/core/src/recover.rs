@@ -1,12 +1,18 @@
 //! Recordings of trackers that died: what they left behind is not lost.
 //!
-//! In:  journals in the history whose writer is gone. Out: recordings like any other, whose status says so.
+//! In:  journals, in the history or among temporary files, whose writer is gone. Out: recordings like any other, whose status says so.
 //! Not here: what a journal holds (`journal`), how a run is kept (`history`).
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::Deserialize;
 use serde_json::Map;
 
-use crate::history::{Entry, History, HistoryError};
+use crate::companion;
+use crate::history::{self, Entry, History, HistoryError};
 use crate::journal::Reader;
 use crate::metric::Metric;
 use crate::record::{self, Rows};
@@ -26,7 +32,14 @@ struct About {
 struct Writer {
     pid: u32,
     start_ticks: Option<u64>,
+    /// Not in journals of old.
+    #[serde(default)]
+    pid_namespace: Option<String>,
 }
+
+/// What stands before and after process and id in the name of a journal among temporary files.
+const TEMPORARY_PREFIX: &str = "resource-tracker-";
+const TEMPORARY_SUFFIX: &str = ".journal";
 
 /// Makes recordings of all journals in `history` whose trackers died; their ids.
 ///
@@ -37,27 +50,86 @@ struct Writer {
 pub fn recover(history: &History) -> Result<Vec<String>, HistoryError> {
     let mut recovered = Vec::new();
     for id in history.unfinished()? {
-        let path = history.journal_path(&id);
-        let Ok(mut reader) = Reader::open(&path) else { continue };
-        let Ok(about) = serde_json::from_value::<About>(reader.recording.clone()) else { continue };
-        let is_alive =
-            about.tracker.start_ticks.is_none_or(|then| record::start_ticks(about.tracker.pid) == Some(then));
-        if is_alive {
-            continue;
-        }
-        let (head, summary) = sum_up(about, &mut reader);
-        let rows = Rows::left_at(&path);
-        let entry = Entry::new(&id, &head, summary.stats().ok());
-        match history.store(&entry, |file| rows.write_snapshot(file, &head)) {
-            // Dropped, `rows` removes the journal.
-            Ok(_) => recovered.push(id),
-            Err(error) => {
-                let _ = rows.keep();
-                return Err(error);
-            }
+        if recover_one(history, &id, &history.journal_path(&id))? {
+            recovered.push(id);
         }
     }
     Ok(recovered)
+}
+
+/// The same for journals that programs with a tracker inside left in a folder for temporary files when they were killed.
+///
+/// # Errors
+/// When the history cannot be written.
+pub fn recover_temporary(history: &History, folder: &Path) -> Result<Vec<String>, HistoryError> {
+    let own_uid = rustix::process::geteuid().as_raw();
+    let mut recovered = Vec::new();
+    // A folder that cannot be read has nothing for us.
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = file.file_name();
+        let Some(id) = name.to_str().and_then(temporary_id) else { continue };
+        // Anybody may write into such a folder; only what is our own is believed.
+        let is_ours = file.metadata().is_ok_and(|found| found.is_file() && found.uid() == own_uid);
+        if is_ours && recover_one(history, id, &file.path())? {
+            recovered.push(id.to_owned());
+        }
+    }
+    Ok(recovered)
+}
+
+/// The name of a journal among temporary files; it tells whose it is without opening it.
+#[must_use]
+pub fn temporary_name(pid: u32, id: &str) -> String {
+    format!("{TEMPORARY_PREFIX}{pid}-{id}{TEMPORARY_SUFFIX}")
+}
+
+fn temporary_id(name: &str) -> Option<&str> {
+    let (_, id) = name.strip_prefix(TEMPORARY_PREFIX)?.strip_suffix(TEMPORARY_SUFFIX)?.split_once('-')?;
+    (id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
+}
+
+/// Looks, beside the host program and once a process, for what others left in the history and in the folder for
+/// temporary files.
+pub(crate) fn recover_in_background(temporary: PathBuf) {
+    static DONE_BY_PID: AtomicU32 = AtomicU32::new(0);
+    let own = std::process::id();
+    if DONE_BY_PID.swap(own, Ordering::Relaxed) == own {
+        return;
+    }
+    let Some(directory) = history::default_directory(|name| std::env::var_os(name)) else { return };
+    let work = move || {
+        let history = History::at(directory);
+        // What cannot be kept now can be the next time.
+        let _ = recover_temporary(&history, &temporary);
+        let _ = recover(&history);
+    };
+    // Nobody waits for it, and a host that can have no more threads does without.
+    let _ = std::thread::Builder::new().name("rt-recover".into()).stack_size(512 << 10).spawn(work);
+}
+
+/// Whether there was a recording to make of this journal; one whose tracker runs, or cannot be asked for, is left alone.
+fn recover_one(history: &History, id: &str, path: &Path) -> Result<bool, HistoryError> {
+    let Ok(mut reader) = Reader::open(path) else { return Ok(false) };
+    let Ok(about) = serde_json::from_value::<About>(reader.recording.clone()) else { return Ok(false) };
+    let Writer { pid, start_ticks, pid_namespace } = &about.tracker;
+    let is_elsewhere = pid_namespace.is_some() && *pid_namespace != record::pid_namespace();
+    if is_elsewhere || start_ticks.is_none_or(|then| record::start_ticks(*pid) == Some(then)) {
+        return Ok(false);
+    }
+    let (head, summary) = sum_up(about, &mut reader);
+    let rows = Rows::left_at(path);
+    let entry = Entry::new(id, &head, summary.stats().ok());
+    match history.store(&entry, |file| rows.write_snapshot(file, &head)) {
+        // Dropped, `rows` removes the journal.
+        Ok(_) => {
+            let _ = fs::remove_file(companion::notes_path(path));
+            Ok(true)
+        }
+        Err(error) => {
+            let _ = rows.keep();
+            Err(error)
+        }
+    }
 }
 
 /// The head as it would have been, and the figures, from one pass over the rows.
@@ -91,4 +163,50 @@ fn sum_up(about: About, reader: &mut Reader) -> (Head, Summary) {
     run.coverage = summary.coverage();
     run.notes.push("the tracker died before the job ended: rows after that are missing".to_owned());
     (Head { metadata, server_info: None, cloud_info: None, run: Some(run), other: Map::new() }, summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::journal::Journal;
+
+    #[test]
+    fn a_name_tells_the_id_and_other_files_have_none() {
+        assert_eq!(temporary_id(&temporary_name(42, "0123456789ab")), Some("0123456789ab"));
+        for other in
+            ["resource-tracker-1-xyz.journal", "resource-tracker-1.journal", "a-1-0123456789ab.journal", ""]
+        {
+            assert_eq!(temporary_id(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_the_journals_of_dead_trackers_that_we_could_see_are_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::at(folder.path().join("history"));
+        let metadata =
+            serde_json::to_value(record::head(&Config::default(), 7, 0.0, Run::default()).metadata);
+        let metadata = metadata.unwrap();
+        let leave = |id: &str, tracker: Value| {
+            let about = json!({"metadata": &metadata, "tracker": tracker});
+            let path = folder.path().join(temporary_name(7, id));
+            drop(Journal::create(&path, about, true).unwrap());
+            path
+        };
+        let own = std::process::id();
+        let here = record::pid_namespace();
+        let dead = leave("00000000dead", json!({"pid": own, "start_ticks": 1, "pid_namespace": here}));
+        let alive = leave(
+            "0000000a11fe",
+            json!({"pid": own, "start_ticks": record::start_ticks(own), "pid_namespace": here}),
+        );
+        let elsewhere =
+            leave("0000000e15e0", json!({"pid": own, "start_ticks": 1, "pid_namespace": "pid:[1]"}));
+        assert_eq!(recover_temporary(&history, folder.path()).unwrap(), ["00000000dead"]);
+        assert_eq!((dead.exists(), alive.exists(), elsewhere.exists()), (false, true, true));
+        assert_eq!(history.list().unwrap().entries.len(), 1);
+    }
 }

@@ -26,6 +26,7 @@ use crate::metric::{Row, Table};
 use crate::recommend::{RecommendError, Resources, recommend_resources};
 use crate::record::{self, Rows};
 use crate::recording::{Head, Recording, Run, Status, gzip, write_snapshot};
+use crate::recover::{recover_in_background, temporary_name};
 use crate::report;
 use crate::root::Root;
 use crate::sampler::Target;
@@ -34,6 +35,7 @@ use crate::stats::{Stats, StatsError};
 use crate::summary::{Scope, Summary};
 use crate::sys::SignalSet;
 use crate::tracker::{State, Tracker, TrackerError};
+use crate::wrap::command_of;
 
 /// What is to be recorded, and what else is to be found out.
 #[derive(Clone, Debug)]
@@ -231,12 +233,13 @@ impl Session {
         } else {
             self.start_thread()?;
         }
+        // A signal for the host goes to a thread of the host.
+        let mask = SignalSet::every().block();
         if self.plan.discover_cloud {
-            // A signal for the host goes to a thread of the host.
-            let mask = SignalSet::every().block();
             cloud::discover_in_background(false);
-            mask.restore();
         }
+        recover_in_background(std::env::temp_dir());
+        mask.restore();
         Ok(())
     }
 
@@ -253,9 +256,17 @@ impl Session {
 
     /// A host that cannot have a file gets its statistics all the same.
     fn start_rows(&mut self) -> Option<(Rows, Box<dyn crate::sampler::Sink>)> {
-        let path = journal_path(&std::env::temp_dir());
+        let id = History::new_id();
+        let path = std::env::temp_dir().join(temporary_name(std::process::id(), &id));
+        // For whoever finds it when this program was killed.
+        let run = Run {
+            id: Some(id),
+            command: command_of(self.plan.pid),
+            host: rustix::system::uname().nodename().to_str().ok().map(str::to_owned),
+            ..Run::default()
+        };
         let head = record::head(&self.plan.config, self.plan.pid, Moment::now().wall_s(), Run::default());
-        match Rows::start(&path, &Rows::about(&head.metadata, &Run::default()), true) {
+        match Rows::start(&path, &Rows::about(&head.metadata, &run), true) {
             Ok(started) => Some(started),
             Err(error) => {
                 self.warnings.push(format!(
@@ -311,7 +322,8 @@ impl Session {
             Life::Companion { companion, .. } => companion.notes.clone(),
             Life::New | Life::Loaded { .. } => Vec::new(),
         };
-        let kind = if self.rows() == 0 { Note::Info } else { Note::Warning };
+        let has_begun = self.stop_time.is_some() || self.rows() > 0;
+        let kind = if has_begun { Note::Warning } else { Note::Info };
         notes.extend(all.iter().skip(self.notes_told).cloned().map(kind));
         self.notes_told = all.len();
         notes
@@ -533,15 +545,36 @@ impl Session {
     }
 }
 
+/// Who wants a report, and what they call the run.
+#[derive(Clone, Debug, Default)]
+pub struct Asker {
+    /// `standalone`, `R`, `Metaflow`, …
+    pub integration: String,
+    /// What to call the run, in place of its command.
+    pub title: Option<String>,
+    /// What else names it.
+    pub names: Vec<(String, String)>,
+    /// What the run had asked for, as its author wrote it.
+    pub requested: Option<String>,
+    /// The job failed, whatever the recording says.
+    pub failed: bool,
+}
+
 /// The report of a recording. Servers and prices are asked for as the environment allows, which may take seconds: a
 /// session is not held meanwhile.
 #[must_use]
 pub fn report_of(recording: &Recording, integration: &str, history: Vec<Stats>, failed: bool) -> String {
+    report_for(recording, Asker { integration: integration.to_owned(), failed, ..Asker::default() }, history)
+}
+
+/// The same with names of the asker's own.
+#[must_use]
+pub fn report_for(recording: &Recording, asker: Asker, history: Vec<Stats>) -> String {
     let made_at = Moment::now().wall_s();
-    let mut context = report::Context::new(recording, history, made_at, report::Zone::local_at(made_at));
-    integration.clone_into(&mut context.integration);
-    context.failed = failed;
-    context.running = recording.head.run.as_ref().is_some_and(|run| run.status == Some(Status::Running));
+    let known = report::Context::new(recording, history, made_at, report::Zone::local_at(made_at));
+    let running = recording.head.run.as_ref().is_some_and(|run| run.status == Some(Status::Running));
+    let Asker { integration, title, names, requested, failed } = asker;
+    let mut context = report::Context { integration, title, names, requested, failed, running, ..known };
     context.ask(&recording.head, &mut Catalog::new(Settings::from_env()));
     report::render(recording, &context)
 }
@@ -553,11 +586,6 @@ fn read_rows(path: &Path, mut take: impl FnMut(&Row)) {
             take(&row);
         }
     }
-}
-
-/// A name that no other process or session has.
-fn journal_path(folder: &Path) -> PathBuf {
-    folder.join(format!("resource-tracker-{}-{}.journal", std::process::id(), History::new_id()))
 }
 
 #[cfg(test)]

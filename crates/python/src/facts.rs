@@ -18,6 +18,7 @@ use resource_tracker::record::PROGRAM_VERSION;
 use resource_tracker::root::Root;
 use resource_tracker::source::procfs;
 use resource_tracker::stats::{self, Stats};
+use resource_tracker::step;
 use serde_json::{Map, Value, json};
 
 use crate::error;
@@ -78,6 +79,30 @@ pub fn stats_from_python(runs: &Bound<'_, PyAny>) -> PyResult<Vec<Stats>> {
 pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyAny>> {
     let value = serde_json::to_value(stats).map_err(|error| PyValueError::new_err(error.to_string()))?;
     to_python(py, &value)
+}
+
+/// The statistics of a workflow's step under the names that its artifact has for them.
+#[pyfunction]
+pub fn step_stats<'py>(py: Python<'py>, stats: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let runs = stats_from_python(&PyList::new(py, [stats])?.into_any())?;
+    map_to_python(py, &runs.first().map(step::to_artifact).unwrap_or_default())
+}
+
+/// The statistics that a step's artifact holds under `stats`, or None where there are none that we know.
+#[pyfunction]
+pub fn stats_of_step<'py>(
+    py: Python<'py>,
+    figures: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Ok(figures) = from_python(figures) else { return Ok(None) };
+    step::from_artifact(&figures).map(|stats| stats_to_python(py, &stats)).transpose()
+}
+
+/// What earlier runs of a step say together.
+#[pyfunction]
+pub fn step_history<'py>(py: Python<'py>, runs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let runs = stats_from_python(runs)?;
+    map_to_python(py, &step::history(&runs).map_err(|error| error::stats(&error))?)
 }
 
 /// Memory in MB, rounded up as recommendations are.

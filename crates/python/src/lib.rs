@@ -38,7 +38,8 @@ mod _native {
     #[pymodule_export]
     use crate::facts::{
         aggregate_stats, allocation_checks, cloud_info, instance_price, is_partition, keeper_request,
-        metrics, recommended_servers, round_memory, save_text, server_info, version, zfs_pools,
+        metrics, recommended_servers, round_memory, save_text, server_info, stats_of_step, step_history,
+        step_stats, version, zfs_pools,
     };
     #[pymodule_export]
     use crate::looks::{Meter, process_stats, system_stats};

@@ -6,13 +6,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use resource_tracker::config::{Config, Interval};
 use resource_tracker::frame::CombinedOptions;
 use resource_tracker::metric::Table;
 use resource_tracker::output::Output;
 use resource_tracker::recording::Recording;
-use resource_tracker::session::{Note, Plan, Session as CoreSession, report_of};
+use resource_tracker::session::{Asker, Note, Plan, Session as CoreSession, report_for};
 use serde_json::{Value, json};
 
 use crate::column::frame_to_python;
@@ -97,10 +97,7 @@ impl Session {
     /// A recording by its JSON text.
     #[staticmethod]
     fn loads(py: Python<'_>, text: &str) -> PyResult<Self> {
-        let recording = py.detach(|| Recording::read(text.as_bytes()));
-        let recording = recording
-            .map_err(|source| PyValueError::new_err(format!("cannot load: {}", error::text(&source))))?;
-        Ok(Self::of(CoreSession::from_recording(recording)))
+        Self::unpack(py, text.as_bytes())
     }
 
     /// A recording by its file, gzipped or plain.
@@ -245,16 +242,40 @@ impl Session {
     }
 
     /// The report as HTML text.
+    #[expect(clippy::too_many_arguments, reason = "those of the report, and its names")]
+    #[pyo3(signature = (integration, history, failed, title=None, names=None, requested=None))]
     fn report(
         &self,
         py: Python<'_>,
-        integration: &str,
+        integration: String,
         history: &Bound<'_, PyAny>,
         failed: bool,
+        title: Option<String>,
+        names: Option<Vec<(String, String)>>,
+        requested: Option<String>,
     ) -> PyResult<String> {
         let history = stats_from_python(history)?;
         let recording = self.with(py, CoreSession::recording);
-        Ok(py.detach(|| report_of(&recording, integration, history, failed)))
+        let asker = Asker { integration, title, names: names.unwrap_or_default(), requested, failed };
+        Ok(py.detach(|| report_for(&recording, asker, history)))
+    }
+
+    /// The snapshot as gzipped JSON.
+    fn packed<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let packed = self.with(py, |session| {
+            let mut packed = Vec::new();
+            session.write_snapshot(&mut packed, true).map(|()| packed)
+        })?;
+        Ok(PyBytes::new(py, &packed))
+    }
+
+    /// A recording by its JSON text, gzipped or plain.
+    #[staticmethod]
+    fn unpack(py: Python<'_>, packed: &[u8]) -> PyResult<Self> {
+        let recording = py.detach(|| Recording::read(packed));
+        let recording = recording
+            .map_err(|source| PyValueError::new_err(format!("cannot load: {}", error::text(&source))))?;
+        Ok(Self::of(CoreSession::from_recording(recording)))
     }
 
     /// The snapshot as JSON text.

@@ -14,7 +14,8 @@ pub const NOBODY: u32 = 65_534;
 /// The command, with nothing of the user's settings, and a data folder of its own.
 pub fn tracker(home: &Path) -> Command {
     let mut command = Command::new(BIN);
-    command.env("HOME", home).env("XDG_DATA_HOME", home.join("data"));
+    // What others left in the common temporary folder would be recovered into this history.
+    command.env("HOME", home).env("XDG_DATA_HOME", home.join("data")).env("TMPDIR", home);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RESOURCE_TRACKER_")) {
         command.env_remove(name);
     }

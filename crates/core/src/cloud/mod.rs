@@ -21,16 +21,20 @@ mod vendor;
 
 pub use machine::Machine;
 
+use crate::sys::Handover;
 use dmi::Dmi;
 use http::Client;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// For firmware, services and all.
 pub const BUDGET: Duration = Duration::from_secs(1);
+
+/// Between two looks of one who waits for the answer.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Ids of the vendors that are recognised, as in `vendor_id` of a server.
 pub const VENDOR_IDS: [&str; 14] = {
@@ -201,48 +205,54 @@ fn ask<'a>(client: &Client, vendors: impl Iterator<Item = &'a vendor::Vendor>) -
 }
 
 /// What this process knows: once found out, it stays.
-enum State {
-    Unknown,
-    Running { pid: u32 },
-    Known(Found),
+///
+/// Without a lock: a fork copies whatever stands here, at any moment, and the child must be able to go on.
+struct Knowledge {
+    found: Handover<Found>,
+    /// The process whose thread is finding out; 0 for none. A fork copies the number but not the thread.
+    asking_pid: AtomicU32,
 }
 
-/// Two answers: what may be asked of the network differs.
-static STATES: [(Mutex<State>, Condvar); 2] =
-    [(Mutex::new(State::Unknown), Condvar::new()), (Mutex::new(State::Unknown), Condvar::new())];
+impl Knowledge {
+    const fn none() -> Self {
+        Self { found: Handover::empty(), asking_pid: AtomicU32::new(0) }
+    }
 
-fn lock(offline: bool) -> (MutexGuard<'static, State>, &'static Condvar) {
-    let (state, changed) = &STATES[usize::from(offline)];
-    (state.lock().unwrap_or_else(PoisonError::into_inner), changed)
+    /// Two answers: what may be asked of the network differs.
+    fn of(offline: bool) -> &'static Self {
+        static ALL: [Knowledge; 2] = [Knowledge::none(), Knowledge::none()];
+        &ALL[usize::from(offline)]
+    }
+
+    fn is_asking(&self) -> bool {
+        self.asking_pid.load(Ordering::Acquire) == std::process::id()
+    }
 }
 
 /// Starts finding out in the background, unless that is done or under way. Returns at once.
 pub fn discover_in_background(offline: bool) {
     let offline = offline || crate::network::offline();
-    let (mut state, _) = lock(offline);
-    match &*state {
-        State::Known(_) => return,
-        // A fork copies the state but not the thread that was to change it.
-        State::Running { pid } if *pid == std::process::id() => return,
-        State::Running { .. } | State::Unknown => {}
+    let knowledge = Knowledge::of(offline);
+    if knowledge.found.get().is_some() || knowledge.is_asking() {
+        return;
+    }
+    if knowledge.asking_pid.swap(std::process::id(), Ordering::AcqRel) == std::process::id() {
+        // Another thread came first.
+        return;
     }
     let work = move || {
-        let found = Discovery { offline, ..Discovery::from_env() }.run();
-        let (mut state, changed) = lock(offline);
-        *state = State::Known(found);
-        changed.notify_all();
+        knowledge.found.set(Discovery { offline, ..Discovery::from_env() }.run());
+        knowledge.asking_pid.store(0, Ordering::Release);
     };
-    let started = thread::Builder::new().name("rt-cloud".into()).stack_size(512 << 10).spawn(work);
-    *state = if started.is_ok() { State::Running { pid: std::process::id() } } else { State::Unknown };
+    if thread::Builder::new().name("rt-cloud".into()).stack_size(512 << 10).spawn(work).is_err() {
+        knowledge.asking_pid.store(0, Ordering::Release);
+    }
 }
 
 /// What is known by now, without waiting.
 #[must_use]
 pub fn known(offline: bool) -> Option<Found> {
-    match &*lock(offline || crate::network::offline()).0 {
-        State::Known(found) => Some(found.clone()),
-        State::Running { .. } | State::Unknown => None,
-    }
+    Knowledge::of(offline || crate::network::offline()).found.get().cloned()
 }
 
 /// Which cloud this is, found out once a process; waits for little more than [`BUDGET`] at most.
@@ -251,16 +261,16 @@ pub fn discover(offline: bool) -> Found {
     let offline = offline || crate::network::offline();
     let started = Instant::now();
     discover_in_background(offline);
-    let (state, changed) = lock(offline);
-    let is_running = |state: &mut State| matches!(state, State::Running { .. });
-    let (state, _) = changed
-        .wait_timeout_while(state, BUDGET + Duration::from_millis(150), is_running)
-        .unwrap_or_else(PoisonError::into_inner);
-    match &*state {
-        State::Known(found) => found.clone(),
-        State::Running { .. } | State::Unknown => {
-            Found { cloud: None, discovery_time_s: started.elapsed().as_secs_f64() }
+    let knowledge = Knowledge::of(offline);
+    loop {
+        let is_asking = knowledge.is_asking();
+        if let Some(found) = knowledge.found.get() {
+            return found.clone();
         }
+        if !is_asking || started.elapsed() > BUDGET + Duration::from_millis(150) {
+            return Found { cloud: None, discovery_time_s: started.elapsed().as_secs_f64() };
+        }
+        thread::sleep(PAUSE);
     }
 }
 

@@ -83,6 +83,9 @@ fn write_advice(html: &mut String, head: &Head, context: &Context, advice: &Advi
         );
     }
     html.push_str("</dl>\n");
+    if let Some(requested) = &context.requested {
+        let _ = writeln!(html, "<p class=\"note\">Asked for this time: <code>{}</code></p>", Text(requested));
+    }
     if !advice.findings.is_empty() {
         html.push_str("<h4>What can be better</h4>\n<ul class=\"weak\">");
         for finding in &advice.findings {

@@ -46,6 +46,8 @@ pub struct Context {
     pub title: Option<String>,
     /// What else names it: `("Flow", "TrainFlow")`, `("Step", "start")`.
     pub names: Vec<(String, String)>,
+    /// What it asked for this time, as its author wrote it: `@resources(cpu=2)`.
+    pub requested: Option<String>,
     /// The job failed, whatever the recording says.
     pub failed: bool,
     /// The job still runs, whatever the recording says.
@@ -93,6 +95,7 @@ impl Context {
             integration: "standalone".to_owned(),
             title: None,
             names: Vec::new(),
+            requested: None,
             failed: false,
             running: false,
             history,

@@ -333,3 +333,12 @@ fn history_stands_beside_this_run() {
     ));
     assert!(page.contains("mean use 1.00 over 3 runs"));
 }
+
+#[test]
+fn what_was_asked_for_stands_beside_the_advice() {
+    let recording = recording(&Config::default(), finished(), 20);
+    let html =
+        page_of(&recording, |context| context.requested = Some("@resources(cpu=2, note='<b>')".to_owned()));
+    assert!(html.contains("Asked for this time: <code>@resources(cpu=2, note=&#39;&lt;b&gt;&#39;)</code>"));
+    assert!(!page_of(&recording, |_| {}).contains("Asked for this time"));
+}

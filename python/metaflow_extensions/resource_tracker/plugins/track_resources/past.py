@@ -1,0 +1,73 @@
+"""What earlier runs of a step used, by the artifacts that they left."""
+
+from __future__ import annotations
+
+import time
+
+#: How many runs a recommendation looks back on.
+RUNS = 5
+#: A step does not wait longer than this for its past; runs that were not read in time do not count.
+BUDGET_S = 1.0
+#: Tasks of a wide foreach are asked for in so many at once, with a look at the clock in between.
+AT_ONCE = 64
+
+
+def past_stats(flow_datastore, metadata, flow_name, run_id, step_name, end_step, artifact_name, has_many=True):
+    """The statistics of the last successful runs, newest first, all tasks of a run taken together.
+
+    `has_many`: the step may have many tasks, so that they are counted before they are asked for.
+    """
+    from resource_tracker.helpers import aggregate_stats
+
+    deadline = time.monotonic() + BUDGET_S
+    runs = metadata.get_object("flow", "run", {}, None, flow_name) or []
+    others = [run for run in runs if _id(run) != str(run_id)]
+    found = []
+    for run in sorted(others, key=lambda run: run.get("ts_epoch", 0), reverse=True):
+        if len(found) == RUNS or time.monotonic() > deadline:
+            break
+        together = [end_step] if has_many else [end_step, step_name]
+        tasks = flow_datastore.get_task_datastores(run_id=_id(run), steps=together)
+        if not any(task.step_name == end_step and "_success" in task and task["_success"] for task in tasks):
+            continue
+        if has_many:
+            tasks = _many(flow_datastore, metadata, flow_name, _id(run), step_name, deadline)
+        stats = []
+        for task in tasks:
+            if task.step_name == step_name and artifact_name in task:
+                stats += _stats_of(task[artifact_name])
+        if stats:
+            found.append(aggregate_stats(stats))
+    return found
+
+
+def _many(flow_datastore, metadata, flow_name, run_id, step_name, deadline):
+    """The tasks of a step; none where they are too many for the time that is left, since a part is not the run."""
+    tasks = metadata.get_object("step", "task", {}, None, flow_name, run_id, step_name) or []
+    paths = ["/".join((run_id, step_name, str(task.get("task_name") or task["task_id"]))) for task in tasks]
+    found = []
+    for at in range(0, len(paths), AT_ONCE):
+        if at and time.monotonic() > deadline:
+            return []
+        found += flow_datastore.get_task_datastores(pathspecs=paths[at : at + AT_ONCE])
+    return found
+
+
+def _id(run):
+    return str(run.get("run_id") or run["run_number"])
+
+
+def _stats_of(artifact):
+    """None, or one: of our artifacts and of the original package's, whose later ones hold a snapshot only."""
+    from resource_tracker import ResourceTracker, _native
+
+    if not isinstance(artifact, dict) or artifact.get("step_failed"):
+        return []
+    stats = _native.stats_of_step(artifact.get("stats"))
+    if stats is None and isinstance(artifact.get("tracker"), dict):
+        try:
+            stats = ResourceTracker.from_snapshot(artifact["tracker"]).stats()
+        except (RuntimeError, ValueError):
+            # Nothing was recorded, or by something that we do not know.
+            return []
+    return [stats] if stats else []

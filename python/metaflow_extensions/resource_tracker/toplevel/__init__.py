@@ -1,0 +1,3 @@
+"""Which module's names `metaflow` exports beside its own."""
+
+toplevel = "either_order"

@@ -1,0 +1,81 @@
+"""A datastore of the tests' own, no network, and flows that are run as people run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+HOME = Path(os.environ.get("METAFLOW_TESTS_HOME") or tempfile.mkdtemp(prefix="metaflow-tests-"))
+FLOWS = Path(__file__).parent / "flows"
+# Before Metaflow is imported, which reads them once.
+os.environ.update(
+    HOME=str(HOME),
+    USERNAME="tester",
+    METAFLOW_USER="tester",
+    METAFLOW_HOME=str(HOME / "config"),
+    METAFLOW_DATASTORE_SYSROOT_LOCAL=str(HOME),
+    METAFLOW_DEFAULT_DATASTORE="local",
+    METAFLOW_DEFAULT_METADATA="local",
+    XDG_DATA_HOME=str(HOME / "data"),
+    XDG_CACHE_HOME=str(HOME / "cache"),
+    RESOURCE_TRACKER_OFFLINE="1",
+)
+
+# Extensions are Metaflow's to load, and it does so when it is imported.
+import metaflow  # noqa: E402, F401
+
+
+class Flows:
+    """Flows by the names of their files; each number of a run is made once."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, list[tuple[str, subprocess.CompletedProcess[str]]]] = {}
+
+    def run(self, name: str, number: int = 1, *options: str) -> tuple[str, subprocess.CompletedProcess[str]]:
+        """Id and output of the `number`th run."""
+        runs = self._runs.setdefault(name, [])
+        while len(runs) < number:
+            id_file = HOME / f"{name}.id"
+            done = command(name, *options, "run", "--max-workers", "4", "--run-id-file", str(id_file))
+            runs.append((id_file.read_text(), done))
+        return runs[number - 1]
+
+    def task(self, name: str, step: str, number: int = 1):
+        """A task of a step that has one."""
+        from metaflow import Step, namespace
+
+        namespace(None)
+        flow = {"seed": "ResourceTrackingFlow"}.get(name, f"{name.title()}Flow")
+        return Step(f"{flow}/{self.run(name, number)[0]}/{step}").task
+
+
+def command(name: str, *arguments: str, program: Path = FLOWS, **options) -> subprocess.CompletedProcess[str]:
+    """A command of a flow."""
+    line = [sys.executable, str(program / f"{name}.py"), "--no-pylint", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, timeout=120, cwd=HOME, **options)
+
+
+@pytest.fixture(scope="session")
+def flows() -> Flows:
+    return Flows()
+
+
+@pytest.fixture(scope="session")
+def cards():
+    """Keeps cards where the browser's tests look for them, with what they should show."""
+    folder = Path(os.environ.get("METAFLOW_TESTS_CARDS") or HOME / "cards")
+    folder.mkdir(parents=True, exist_ok=True)
+    expected: dict[str, dict[str, str]] = {}
+
+    def keep(name: str, html: str, **shown: str) -> None:
+        (folder / f"{name}.html").write_text(html)
+        expected[name] = shown
+
+    yield keep
+    (folder / "expected.json").write_text(json.dumps(expected))

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Real flows on Metaflow 2.19, offline, against the installed wheel; then their cards in a real browser.
+#
+#   python/metaflow_tests/run.sh [VENV_DIR]
+#
+# RESOURCE_TRACKER_PROFILE=dev builds faster; RESOURCE_TRACKER_WHEEL names a wheel that is there already.
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+venv=${1:-$root/target/metaflow}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[ -x "$venv/bin/python" ] || python3.11 -m venv "$venv"
+wheel=${RESOURCE_TRACKER_WHEEL:-}
+if [ -z "$wheel" ]; then
+    "$venv/bin/python" -m pip wheel --quiet --no-deps --wheel-dir "$work" "$root"
+    wheel=$(echo "$work"/*.whl)
+fi
+"$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "$wheel"
+"$venv/bin/python" -m pip install --quiet "metaflow==2.19.*" pytest
+METAFLOW_TESTS_HOME=$work/home METAFLOW_TESTS_CARDS=$work/cards METAFLOW_TESTS_BARE=$venv/bare
+export METAFLOW_TESTS_HOME METAFLOW_TESTS_CARDS METAFLOW_TESTS_BARE
+mkdir "$METAFLOW_TESTS_HOME"
+# From elsewhere, so that the installed package is tested and not the source.
+(cd "$work" && "$venv/bin/python" -m pytest --quiet -p no:cacheprovider "$root/python/metaflow_tests")
+RESOURCE_TRACKER=unused CARDS=$work/cards "$root/tests/browser/run" cards.test.mjs
