@@ -12,7 +12,7 @@
 #' if (interactive()) report$browse()
 #' }
 #' @export
-Report <- R6::R6Class("Report",
+Report <- R6Class("Report",
   cloneable = FALSE,
   public = list(
     #' @description A page; `tracker$report()` makes one.

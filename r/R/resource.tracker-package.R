@@ -2,6 +2,7 @@
 #'
 #' [ResourceTracker] is the way in; `vignette("resource-tracker")` shows it.
 #'
+#' @importFrom R6 R6Class
 #' @useDynLib resource.tracker, .registration = TRUE
 #' @keywords internal
 "_PACKAGE"

@@ -24,7 +24,7 @@
 #' tracker$recommend_resources()
 #' str(tracker$process_metrics)
 #' @export
-ResourceTracker <- R6::R6Class("ResourceTracker",
+ResourceTracker <- R6Class("ResourceTracker",
   cloneable = FALSE, # two objects must not own one recording
   public = list(
     #' @description A tracker, which starts at once unless told otherwise.

@@ -1,10 +1,9 @@
-# Writes what is made from the code: R/extendr-wrappers.R from the built library, then man/ and NAMESPACE by roxygen2.
+# The R part of `generate`: R/extendr-wrappers.R from the built library, then man/ and NAMESPACE by roxygen2.
 #
-#   Rscript r/tools/generate.R LIBRARY
-#
-# LIBRARY is where the package is installed, with its sources kept (`R CMD INSTALL --with-keep.source`).
-library_folder <- commandArgs(trailingOnly = TRUE)[[1]]
-folder <- dirname(dirname(normalizePath(sub("--file=", "", grep("--file=", commandArgs(), value = TRUE)))))
+#   Rscript generate.R LIBRARY_DIR PACKAGE_DIR
+arguments <- commandArgs(trailingOnly = TRUE)
+library_folder <- arguments[[1]]
+folder <- arguments[[2]]
 
 native <- dyn.load(file.path(library_folder, "resource.tracker", "libs", "resource.tracker.so"))
 wrappers <- .Call("wrap__make_resource_tracker_wrappers", TRUE, "resource.tracker", PACKAGE = native[["name"]])
