@@ -37,12 +37,3 @@ without_reticulate <- function() {
 
 #' @export
 print.resource_tracker_no_python <- function(x, ...) without_reticulate()
-
-# Made when the package is loaded, since a package's file cannot hold a binding that is computed.
-.onLoad <- function(libname, pkgname) {
-  module <- NULL
-  makeActiveBinding("resource_tracker", function() {
-    if (is.null(module)) module <<- python_module()
-    module
-  }, topenv())
-}

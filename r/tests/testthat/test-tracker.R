@@ -231,3 +231,7 @@ test_that("a tracker that comes from another process says so", {
   expect_error(stranger$stats(), "another R process", class = "resource_tracker_state_error")
   expect_error(stranger$running, "another R process")
 })
+
+test_that("package and core have one version", {
+  expect_identical(resource.tracker:::core_version(), as.character(utils::packageVersion("resource.tracker")))
+})

@@ -10,6 +10,7 @@ use resource_tracker::frame::CombinedOptions;
 use resource_tracker::metric::Table;
 use resource_tracker::output::Output;
 use resource_tracker::recommend::Resources;
+use resource_tracker::record::PROGRAM_VERSION;
 use resource_tracker::recording::Recording;
 use resource_tracker::session::{Note, Plan, Session, report_of};
 use resource_tracker::shared::Shared;
@@ -44,6 +45,12 @@ fn stats_from_r(runs: &Robj) -> Answer<Vec<Stats>> {
     serde_json::from_value(Value::Array(runs)).map_err(|error| {
         Failure::new(Kind::Value, format!("`historical_stats` holds no statistics: {error}"))
     })
+}
+
+/// Version of the core, which is the package's.
+#[extendr]
+fn core_version() -> &'static str {
+    PROGRAM_VERSION
 }
 
 #[extendr]
@@ -293,6 +300,7 @@ fn save_text(text: &str, file: &str) -> Answer<()> {
 
 extendr_module! {
     mod session;
+    fn core_version;
     fn session_new;
     fn session_load;
     fn session_loads;
