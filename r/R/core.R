@@ -4,6 +4,7 @@
 # the one place that raises. What extendr itself refuses (an argument of a wrong type) gets the same class.
 core <- function(result) {
   result <- tryCatch(result, error = function(error) {
+    if (inherits(error, "resource_tracker_error")) stop(error) # of an argument, which is evaluated here
     list(err = list(kind = "value", message = conditionMessage(error)))
   })
   if (is.null(result$err)) return(result$ok)

@@ -30,7 +30,7 @@ done
 # The tarball. R builds it in a folder of a random name, so nothing that cargo leaves from there is of use again.
 touch "$work/before"
 (cd "$work" && rm -f resource.tracker_*.tar.gz && R CMD build "$root/r")
-find "$CARGO_TARGET_DIR" -type f -name '*resource_tracker*' -newer "$work/before" -delete
+find "$CARGO_TARGET_DIR" -type f -path '*/deps/*' -name '*resource_tracker*' -newer "$work/before" -delete
 tarball=$(ls "$work"/resource.tracker_*.tar.gz)
 tar -tzf "$tarball" | grep -q '^resource.tracker/src/rust/core/src/lib.rs$' ||
     { echo "error: \`$tarball\` lacks the core's sources" >&2; exit 1; }

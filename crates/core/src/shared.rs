@@ -69,3 +69,57 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Interval};
+
+    fn shared() -> Shared {
+        let config = Config { interval: Interval::from_seconds(0.02).unwrap(), ..Config::default() };
+        Shared::new(Session::new(Plan {
+            config,
+            pid: std::process::id(),
+            method: None,
+            autostart: false,
+            discover_server: false,
+            discover_cloud: false,
+            companion: None,
+        }))
+    }
+
+    #[test]
+    fn every_thread_sees_one_session() {
+        let shared = shared();
+        shared.start().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| shared.with(Session::stop));
+        });
+        assert!(!shared.with(|session| session.is_running()));
+        assert!(matches!(shared.start(), Err(SessionError::Stopped)));
+    }
+
+    #[test]
+    fn a_copy_in_another_process_reads_and_does_nothing_else() {
+        let mut shared = shared();
+        shared.start().unwrap();
+        while shared.with(|session| session.rows()) < 2 {
+            std::thread::yield_now();
+        }
+        // As after a fork: whoever started it is not who asks.
+        let mut started = shared.started.take().unwrap();
+        let journal = started.journal.clone().unwrap();
+        started.by_pid += 1;
+        assert!(shared.started.set(started).is_ok());
+        assert!(shared.with(|session| session.rows()) >= 2);
+        assert!(!shared.with(|session| session.is_running()));
+        shared.with(Session::remove_files);
+        assert!(matches!(shared.start(), Err(SessionError::Stopped)));
+        assert!(journal.exists());
+        // The owner's own session has gone on all the while.
+        let owner = shared.session.get_mut().unwrap();
+        assert!(owner.is_running());
+        owner.remove_files();
+        assert!(!journal.exists());
+    }
+}

@@ -161,9 +161,19 @@ test_that("machine and cloud are known, or NULL when they are not to be looked a
   expect_null(blind$cloud_info)
 })
 
+test_that("the cloud is found out in the background, a second at the most", {
+  tracker <- ResourceTracker$new(interval = 0.05)
+  deadline <- Sys.time() + 5
+  while (is.null(tracker$cloud_info) && Sys.time() < deadline) Sys.sleep(0.01)
+  expect_named(tracker$cloud_info, c("vendor", "instance_type", "region", "discovery_time"))
+  expect_lt(tracker$cloud_info$discovery_time, 1.5)
+  tracker$stop()
+})
+
 test_that("another process is followed until it ends", {
-  pid <- as.integer(system("sleep 0.4 >/dev/null & echo $!", intern = TRUE))
-  tracker <- ResourceTracker$new(pid = pid, interval = 0.05, discover_cloud = FALSE)
+  pid <- as.integer(system("sleep 60 >/dev/null & echo $!", intern = TRUE))
+  tracker <- ResourceTracker$new(pid = pid, interval = 0.05, discover_cloud = FALSE)$wait_for_samples(2)
+  tools::pskill(pid)
   expect_error(tracker$wait_for_samples(1e6, timeout = 30), "already stopped")
   expect_false(tracker$running)
   expect_true(all(tracker$process_metrics$pid == pid))

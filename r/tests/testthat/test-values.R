@@ -56,14 +56,14 @@ test_that("the machine's figures are those of the kernel", {
 
 test_that("rows keep their grid while R computes and lets nobody in", {
   numbers <- runif(4e6)
-  tracker <- ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)
+  tracker <- ResourceTracker$new(interval = 0.1, discover_cloud = FALSE)
   began <- proc.time()[["elapsed"]]
   # Each call is one long stay in C code.
-  while (proc.time()[["elapsed"]] - began < 1) sort(numbers, method = "quick")
+  while (proc.time()[["elapsed"]] - began < 1.5) sort(numbers, method = "quick")
   held <- proc.time()[["elapsed"]] - began
   tracker$stop()
   expect_identical(sum(tracker$extra_metrics$missed_ticks), 0)
-  expect_gte(tracker$n_samples, held / 0.05 - 2)
+  expect_gte(tracker$n_samples, held / 0.1 - 2)
 })
 
 test_that("no panic and no message reaches the console", {
