@@ -1,7 +1,7 @@
 # Made by `make generate` from the functions in src/rust; do not edit.
 
 core_version <- function() .Call(wrap__core_version)
-session_new <- function(pid, children, interval, autostart, track_processes, track_system, discover_server, discover_cloud) .Call(wrap__session_new, pid, children, interval, autostart, track_processes, track_system, discover_server, discover_cloud)
+session_new <- function(pid, children, interval, autostart, track_processes, track_system, discover_server, discover_cloud, temporary_folder) .Call(wrap__session_new, pid, children, interval, autostart, track_processes, track_system, discover_server, discover_cloud, temporary_folder)
 session_load <- function(file) .Call(wrap__session_load, file)
 session_loads <- function(text) .Call(wrap__session_loads, text)
 session_from_snapshot <- function(snapshot) .Call(wrap__session_from_snapshot, snapshot)

@@ -41,7 +41,9 @@ ResourceTracker <- R6Class("ResourceTracker",
       private$session <- core(session_new(
         number(pid, "pid"), flag(children, "children"), number(interval, "interval"), flag(autostart, "autostart"),
         flag(track_processes, "track_processes"), flag(track_system, "track_system"),
-        flag(discover_server, "discover_server"), flag(discover_cloud, "discover_cloud")
+        flag(discover_server, "discover_server"), flag(discover_cloud, "discover_cloud"),
+        # R removes this folder at its end: also what forked workers leave there, whose end is none that we are told of.
+        tempdir()
       ))
       if (autostart) self$start()
     },

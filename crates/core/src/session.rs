@@ -134,6 +134,8 @@ pub struct Session {
     stop_time: Option<f64>,
     server: Option<Map<String, Value>>,
     cloud: Option<Map<String, Value>>,
+    /// Where the rows are to be; `None` for the system's folder of temporary files.
+    rows_folder: Option<PathBuf>,
     /// What went wrong and the host has not been told yet.
     warnings: Vec<String>,
     /// Notes of the sampler that the host knows.
@@ -160,9 +162,16 @@ impl Session {
             stop_time: None,
             server: None,
             cloud: None,
+            rows_folder: None,
             warnings: Vec::new(),
             notes_told: 0,
         }
+    }
+
+    /// With its rows in a folder that the host has for temporary files of its own, and removes at its end.
+    #[must_use]
+    pub fn with_rows_in(self, folder: PathBuf) -> Self {
+        Self { rows_folder: Some(folder), ..self }
     }
 
     /// A recording that was made before.
@@ -275,7 +284,7 @@ impl Session {
 
     /// A host that cannot have a file gets its statistics all the same.
     fn start_rows(&mut self) -> Option<(Rows, Box<dyn crate::sampler::Sink>)> {
-        let path = journal_path(&std::env::temp_dir());
+        let path = journal_path(&self.rows_folder.clone().unwrap_or_else(std::env::temp_dir));
         let head = record::head(&self.plan.config, self.plan.pid, Moment::now().wall_s(), Run::default());
         match Rows::start(&path, &Rows::about(&head.metadata, &Run::default()), true) {
             Ok(started) => Some(started),
@@ -689,6 +698,20 @@ mod tests {
             assert_eq!(twin.server_info(), session.server_info());
             assert!(matches!(twin.start(), Err(SessionError::Stopped)));
         }
+    }
+
+    #[test]
+    fn rows_are_where_the_host_wants_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut session = Session::new(plan()).with_rows_in(folder.path().to_owned());
+        session.start().unwrap();
+        assert_eq!(session.journal().unwrap().parent(), Some(folder.path()));
+        assert!(session.take_notes().iter().all(|note| matches!(note, Note::Info(_))));
+        drop(session);
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+        let mut session = Session::new(plan()).with_rows_in(folder.path().join("missing"));
+        session.start().unwrap();
+        assert!(matches!(&session.take_notes()[..], [Note::Warning(text), ..] if text.contains("no tables")));
     }
 
     #[test]

@@ -201,7 +201,7 @@ test_that("files are removed by cleanup, by the garbage collector, and at R's en
   folder <- scratch_folder()
   program <- c(
     "library(resource.tracker)",
-    "files <- function() length(list.files(Sys.getenv('TMPDIR'), '^resource-tracker-'))",
+    "files <- function() length(list.files(tempdir(), '^resource-tracker-'))",
     "new <- function() ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)$wait_for_samples()",
     "tracker <- new()",
     "cat(files(), '')",
@@ -213,16 +213,19 @@ test_that("files are removed by cleanup, by the garbage collector, and at R's en
     "invisible(gc())",
     "cat(files(), '')",
     "tracker <- new()",
+    "cat(files(), '')",
+    "# A worker ends without any of R's own ways to end.",
+    "invisible(parallel::mclapply(1:2, function(n) { own <<- new(); NULL }))",
     "cat(files())"
   )
-  expect_identical(run_program(program, environment = paste0("TMPDIR=", folder)), "1 0 0 1")
+  expect_identical(run_program(program, environment = paste0("TMPDIR=", folder)), "1 0 0 1 3")
   expect_identical(list.files(folder), character())
 })
 
 test_that("without a folder for rows there are statistics, and a warning that says so", {
   program <- c(
     "library(resource.tracker)",
-    "Sys.setenv(TMPDIR = '/no/such/folder')",
+    "unlink(tempdir(), recursive = TRUE)",
     "tracker <- withCallingHandlers(",
     "  ResourceTracker$new(interval = 0.05, discover_cloud = FALSE),",
     "  resource_tracker_warning = function(w) { cat(conditionMessage(w)); tryInvokeRestart('muffleWarning') }",

@@ -64,6 +64,7 @@ fn session_new(
     track_system: bool,
     discover_server: bool,
     discover_cloud: bool,
+    temporary_folder: &str,
 ) -> Answer {
     let interval = Interval::from_seconds(interval)?;
     #[expect(
@@ -79,7 +80,7 @@ fn session_new(
     let config = Config { interval, children, track_processes, track_system, ..Config::default() };
     let plan =
         Plan { config, pid, method: None, autostart, discover_server, discover_cloud, companion: None };
-    Ok(pointer(Session::new(plan)))
+    Ok(pointer(Session::new(plan).with_rows_in(path(temporary_folder))))
 }
 
 #[extendr]
