@@ -5,8 +5,8 @@
 #' and rows keep coming while R computes.
 #'
 #' Everything that can go wrong is raised as a condition of class `resource_tracker_error`, with a second class for the
-#' kind: `resource_tracker_value_error`, `_state_error`, `_process_error`, `_io_error`, `_format_error` or
-#' `_unavailable_error`. What was not measured is `NA`; what is not known is `NULL`.
+#' kind: `resource_tracker_value_error`, `_state_error`, `_process_error`, `_io_error`, `_format_error`,
+#' `_unavailable_error` or `_internal_error`. What was not measured is `NA`; what is not known is `NULL`.
 #'
 #' In a process that [parallel::mclapply()] forks, a tracker of the parent can be read and does nothing else.
 #'

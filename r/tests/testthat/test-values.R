@@ -78,3 +78,10 @@ test_that("no panic and no message reaches the console", {
   )
   expect_identical(run_program(program), character())
 })
+
+test_that("a fault within is raised like any other error", {
+  # What extendr refuses stands for it: no argument that a user gives comes there unchecked.
+  wrong <- quote(resource.tracker:::core(resource.tracker:::session_loads(42)))
+  expect_silent(error <- expect_error(eval(wrong), class = "resource_tracker_internal_error"))
+  expect_match(conditionMessage(error), "please report this")
+})
