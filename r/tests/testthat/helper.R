@@ -47,16 +47,9 @@ run_program <- function(program, ..., environment = character()) {
   output
 }
 
-# A folder for temporary files that is empty at first, and the variable that names it.
+# A folder for temporary files that is empty at first.
 scratch_folder <- function() {
   folder <- tempfile("scratch-")
   dir.create(folder)
   folder
-}
-
-with_environment <- function(name, value, code) {
-  before <- Sys.getenv(name, unset = NA)
-  on.exit(if (is.na(before)) Sys.unsetenv(name) else do.call(Sys.setenv, stats::setNames(list(before), name)))
-  do.call(Sys.setenv, stats::setNames(list(value), name))
-  code
 }
