@@ -202,19 +202,10 @@ class ResourceTracker:
 
     def wait_for_samples(self, n: int = 1, timeout: float = 5) -> None:
         """Returns when there are `n` samples; an error when the time is up, or when no more will come."""
-        deadline = time.monotonic() + timeout
-        pause = min(0.05, max(0.001, self.interval / 10))
-        while (found := self.n_samples) < n:
-            if not self.running:
-                raise RuntimeError(
-                    f"Resource tracker has been already stopped with {found} sample(s), "
-                    f"cannot wait to collect the requested {n} sample(s)."
-                )
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise RuntimeError(f"Timed out waiting for resource tracker to collect {n} samples")
+        began = time.monotonic()
+        while (pause := self._session.wait_on(n, time.monotonic() - began, timeout)) is not None:
             # Python's own sleep, so that signals and cooperative threads get their turn.
-            time.sleep(min(pause, left))
+            time.sleep(pause)
 
     def get_combined_metrics(
         self,

@@ -37,6 +37,7 @@ pub mod report;
 pub mod root;
 pub mod sampler;
 pub mod session;
+pub mod shared;
 pub mod snapshot;
 pub mod source;
 pub mod stats;

@@ -7,7 +7,7 @@
 //! row, and a fork of the host changes nothing for the parent's recording.
 
 use std::cell::RefCell;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -23,6 +23,7 @@ use crate::history::History;
 use crate::host;
 use crate::journal::Reader;
 use crate::metric::{Row, Table};
+use crate::output::Output;
 use crate::recommend::{RecommendError, Resources, recommend_resources};
 use crate::record::{self, Rows};
 use crate::recording::{Head, Recording, Run, Status, gzip, write_snapshot};
@@ -36,6 +37,10 @@ use crate::summary::{Scope, Summary};
 use crate::sys::SignalSet;
 use crate::tracker::{State, Tracker, TrackerError};
 use crate::wrap::command_of;
+
+/// Between two looks of a host that waits for rows.
+const SHORTEST_PAUSE_S: f64 = 0.001;
+const LONGEST_PAUSE_S: f64 = 0.05;
 
 /// What is to be recorded, and what else is to be found out.
 #[derive(Clone, Debug)]
@@ -65,6 +70,23 @@ pub enum SessionError {
     /// It has recorded, and its rows are its own.
     #[error("Resource tracker already stopped. Create a new instance instead of trying to restart it.")]
     Stopped,
+    /// The time is up before there are as many rows as were waited for.
+    #[error("Timed out waiting for resource tracker to collect {wanted} samples")]
+    TimedOut {
+        /// As many as were waited for.
+        wanted: u64,
+    },
+    /// There will never be as many rows as were waited for.
+    #[error(
+        "Resource tracker has been already stopped with {found} sample(s), cannot wait to collect the requested \
+         {wanted} sample(s)."
+    )]
+    TooFew {
+        /// As many as there are.
+        found: u64,
+        /// As many as were waited for.
+        wanted: u64,
+    },
     /// The sampler does not start.
     #[error(transparent)]
     Tracker(#[from] TrackerError),
@@ -114,6 +136,8 @@ pub struct Session {
     stop_time: Option<f64>,
     server: Option<Map<String, Value>>,
     cloud: Option<Map<String, Value>>,
+    /// Where the rows are to be; `None` for the system's folder of temporary files.
+    rows_folder: Option<PathBuf>,
     /// What went wrong and the host has not been told yet.
     warnings: Vec<String>,
     /// Notes of the sampler that the host knows.
@@ -140,9 +164,16 @@ impl Session {
             stop_time: None,
             server: None,
             cloud: None,
+            rows_folder: None,
             warnings: Vec::new(),
             notes_told: 0,
         }
+    }
+
+    /// With its rows in a folder that the host has for temporary files of its own, and removes at its end.
+    #[must_use]
+    pub fn with_rows_in(self, folder: PathBuf) -> Self {
+        Self { rows_folder: Some(folder), ..self }
     }
 
     /// A recording that was made before.
@@ -257,7 +288,8 @@ impl Session {
     /// A host that cannot have a file gets its statistics all the same.
     fn start_rows(&mut self) -> Option<(Rows, Box<dyn crate::sampler::Sink>)> {
         let id = History::new_id();
-        let path = std::env::temp_dir().join(temporary_name(std::process::id(), &id));
+        let path = self.rows_folder.clone().unwrap_or_else(std::env::temp_dir);
+        let path = path.join(temporary_name(std::process::id(), &id));
         // For whoever finds it when this program was killed.
         let run = Run {
             id: Some(id),
@@ -370,6 +402,30 @@ impl Session {
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.summary().rows()
+    }
+
+    /// Whether a host that has waited for `waited_s` may go on: `None` once there are `wanted` rows, else how many
+    /// seconds to sleep before it asks again. The host sleeps in its own way, so that its signals and other threads get
+    /// their turn.
+    ///
+    /// # Errors
+    /// [`SessionError::TimedOut`], and [`SessionError::TooFew`] at once when no more rows will come.
+    pub fn wait_on(&self, wanted: u64, waited_s: f64, timeout_s: f64) -> Result<Option<f64>, SessionError> {
+        // In this order: the last row is there before the sampler is seen to have ended.
+        let is_running = self.is_running();
+        let found = self.rows();
+        if found >= wanted {
+            return Ok(None);
+        }
+        if !is_running {
+            return Err(SessionError::TooFew { found, wanted });
+        }
+        let left_s = timeout_s - waited_s;
+        if left_s.is_nan() || left_s <= 0.0 {
+            return Err(SessionError::TimedOut { wanted });
+        }
+        let tenth_s = self.plan.config.interval.seconds() / 10.0;
+        Ok(Some(tenth_s.clamp(SHORTEST_PAUSE_S, LONGEST_PAUSE_S).min(left_s)))
     }
 
     /// One table with all its rows so far; `None` for one that is off.
@@ -513,6 +569,16 @@ impl Session {
         self.write_plain(out)
     }
 
+    /// Writes the snapshot to a gzipped file, whole or not at all.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn dump(&mut self, path: &Path) -> io::Result<()> {
+        let mut file = BufWriter::with_capacity(64 << 10, Output::open(path)?);
+        self.write_snapshot(&mut file, true)?;
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.commit()
+    }
+
     fn write_plain(&mut self, out: &mut impl Write) -> io::Result<()> {
         if let Life::Loaded { recording, .. } = &self.life {
             return recording.write(out);
@@ -630,6 +696,30 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_is_told_when_to_ask_again_and_when_it_is_in_vain() {
+        let mut session = Session::new(plan());
+        assert!(matches!(session.wait_on(1, 0.0, 1.0), Err(SessionError::TooFew { found: 0, .. })));
+        session.start().unwrap();
+        let never = 1_000_000;
+        assert_eq!(session.wait_on(never, 0.0, 1.0).unwrap(), Some(0.002), "a tenth of the interval");
+        assert_eq!(
+            session.wait_on(never, 0.75, 0.7505).unwrap(),
+            Some(0.7505 - 0.75),
+            "no longer than there is time"
+        );
+        for (waited_s, timeout_s) in [(1.0, 1.0), (0.0, -1.0), (0.0, f64::NAN)] {
+            let late = session.wait_on(never, waited_s, timeout_s);
+            assert!(
+                matches!(late, Err(SessionError::TimedOut { wanted: 1_000_000 })),
+                "{waited_s} of {timeout_s}"
+            );
+        }
+        session.stop();
+        assert_eq!(session.wait_on(1, 1.0, 1.0).unwrap(), None);
+        assert!(matches!(session.wait_on(never, 0.0, 1.0), Err(SessionError::TooFew { .. })));
+    }
+
+    #[test]
     fn what_is_written_reads_back_as_it_was() {
         let mut session = recorded();
         for compressed in [false, true] {
@@ -641,6 +731,20 @@ mod tests {
             assert_eq!(twin.server_info(), session.server_info());
             assert!(matches!(twin.start(), Err(SessionError::Stopped)));
         }
+    }
+
+    #[test]
+    fn rows_are_where_the_host_wants_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut session = Session::new(plan()).with_rows_in(folder.path().to_owned());
+        session.start().unwrap();
+        assert_eq!(session.journal().unwrap().parent(), Some(folder.path()));
+        assert!(session.take_notes().iter().all(|note| matches!(note, Note::Info(_))));
+        drop(session);
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+        let mut session = Session::new(plan()).with_rows_in(folder.path().join("missing"));
+        session.start().unwrap();
+        assert!(matches!(&session.take_notes()[..], [Note::Warning(text), ..] if text.contains("no tables")));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub fn session(error: &SessionError) -> PyErr {
         },
         SessionError::Running
         | SessionError::Stopped
+        | SessionError::TimedOut { .. }
+        | SessionError::TooFew { .. }
         | SessionError::Tracker(_)
         | SessionError::Companion(_) => PyRuntimeError::new_err(text(error)),
     }

@@ -19,7 +19,7 @@ use resource_tracker::root::Root;
 use resource_tracker::source::procfs;
 use resource_tracker::stats::{self, Stats};
 use resource_tracker::step;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::error;
 use crate::value::{from_python, map_from_python, map_to_python, to_python};
@@ -146,13 +146,8 @@ pub fn recommended_servers<'py>(
         query.filters.set(&name, &value).map_err(|error| error::catalog(&error))?;
     }
     let answer = py.detach(|| catalog::servers(&query)).map_err(|error| error::catalog(&error))?;
-    let (source, as_of) = (json!(answer.source), json!(answer.as_of));
     let list = PyList::empty(py);
-    for server in &answer.servers {
-        let mut fields: Map<String, Value> =
-            server.fields().map(|(name, value)| (name.to_owned(), value.clone())).collect();
-        fields.insert("source".to_owned(), source.clone());
-        fields.insert("as_of".to_owned(), as_of.clone());
+    for fields in answer.rows() {
         list.append(map_to_python(py, &fields)?)?;
     }
     Ok(list)

@@ -1,8 +1,6 @@
 //! A recording in the hands of a Python program.
 
-use std::io::BufWriter;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -10,9 +8,9 @@ use pyo3::types::{PyBytes, PyDict};
 use resource_tracker::config::{Config, Interval};
 use resource_tracker::frame::CombinedOptions;
 use resource_tracker::metric::Table;
-use resource_tracker::output::Output;
 use resource_tracker::recording::Recording;
 use resource_tracker::session::{Asker, Note, Plan, Session as CoreSession, report_for};
+use resource_tracker::shared::Shared;
 use serde_json::{Value, json};
 
 use crate::column::frame_to_python;
@@ -22,37 +20,16 @@ use crate::value::{map_to_python, to_python};
 
 /// One recording: started, looked at, stopped, kept, loaded.
 #[pyclass(frozen, weakref, module = "resource_tracker._native")]
-pub struct Session {
-    shared: Mutex<CoreSession>,
-    plan: Plan,
-    started: OnceLock<Started>,
-}
-
-/// What the copy in a forked child may know: the lock may be held there for ever by a thread that is not.
-struct Started {
-    by_pid: u32,
-    journal: Option<PathBuf>,
-    start_time: f64,
-}
+pub struct Session(Shared);
 
 impl Session {
     fn of(session: CoreSession) -> Self {
-        Self { plan: session.plan().clone(), shared: Mutex::new(session), started: OnceLock::new() }
+        Self(Shared::new(session))
     }
 
-    fn is_forked_copy(&self) -> bool {
-        self.started.get().is_some_and(|started| started.by_pid != std::process::id())
-    }
-
-    /// Works on the session without the interpreter's lock. A forked copy reads what its parent has written so far.
+    /// Works on the session without the interpreter's lock.
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut CoreSession) -> T + Send) -> T {
-        py.detach(|| match self.started.get().filter(|_| self.is_forked_copy()) {
-            Some(Started { journal, start_time, .. }) => {
-                let journal = journal.clone().unwrap_or_default();
-                work(&mut CoreSession::from_journal(&self.plan, &journal, *start_time))
-            }
-            None => work(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner)),
-        })
+        py.detach(|| self.0.with(work))
     }
 }
 
@@ -110,16 +87,7 @@ impl Session {
 
     /// Starts the sampler and waits for its baseline.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |session| {
-            session.start()?;
-            let _ = self.started.set(Started {
-                by_pid: std::process::id(),
-                journal: session.journal().map(PathBuf::from),
-                start_time: session.start_time().unwrap_or_default(),
-            });
-            Ok(())
-        })
-        .map_err(|error| error::session(&error))
+        py.detach(|| self.0.start()).map_err(|error| error::session(&error))
     }
 
     /// Makes the last row; nothing more when it was made. In a forked child nothing at all.
@@ -144,6 +112,13 @@ impl Session {
         self.with(py, |session| session.rows())
     }
 
+    /// How long to sleep before asking again whether there are `wanted` rows; None once there are.
+    fn wait_on(&self, py: Python<'_>, wanted: i64, waited: f64, timeout: f64) -> PyResult<Option<f64>> {
+        let wanted = u64::try_from(wanted).unwrap_or(0);
+        self.with(py, |session| session.wait_on(wanted, waited, timeout))
+            .map_err(|error| error::session(&error))
+    }
+
     /// Moment of the baseline.
     #[getter]
     fn start_time(&self, py: Python<'_>) -> Option<f64> {
@@ -159,7 +134,7 @@ impl Session {
     /// What was planned, as the constructor's arguments.
     #[getter]
     fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let Plan { config, pid, method, autostart, discover_server, discover_cloud, .. } = &self.plan;
+        let Plan { config, pid, method, autostart, discover_server, discover_cloud, .. } = self.0.plan();
         let interval = config.interval.seconds();
         // `interval=1` reads back as 1, as it was given.
         #[expect(clippy::cast_possible_truncation, reason = "whole, and at most 86,400")]
@@ -289,11 +264,7 @@ impl Session {
 
     /// The snapshot as a gzipped file, whole or not at all.
     fn dump(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        let written = self.with(py, |session| {
-            let mut file = BufWriter::with_capacity(64 << 10, Output::open(&path)?);
-            session.write_snapshot(&mut file, true)?;
-            file.into_inner().map_err(std::io::IntoInnerError::into_error)?.commit()
-        });
+        let written = self.with(py, |session| session.dump(&path));
         written.map_err(|error| match error.raw_os_error() {
             Some(code) => PyOSError::new_err((code, error.to_string(), path)),
             None => PyOSError::new_err(error.to_string()),

@@ -117,6 +117,20 @@ pub struct Answer {
     pub servers: Vec<Server>,
 }
 
+impl Answer {
+    /// Each server as the fields of the public API, with who says so (`source`) and as of when (`as_of`).
+    pub fn rows(&self) -> impl Iterator<Item = serde_json::Map<String, serde_json::Value>> {
+        self.servers.iter().map(|server| {
+            let fields = server.fields().map(|(name, value)| (name.to_owned(), value.clone()));
+            let origin = [
+                ("source".to_owned(), serde_json::json!(self.source)),
+                ("as_of".to_owned(), serde_json::json!(self.as_of)),
+            ];
+            fields.chain(origin).collect()
+        })
+    }
+}
+
 /// One call of a user's.
 pub struct Catalog {
     settings: Settings,

@@ -1,0 +1,159 @@
+//! The core's errors as values that R can raise: a class for `tryCatch`, a message with its causes, a hint.
+
+use extendr_api::prelude::*;
+use resource_tracker::catalog::CatalogError;
+use resource_tracker::config::ConfigError;
+use resource_tracker::error::{SourceError, with_causes};
+use resource_tracker::frame::FrameError;
+use resource_tracker::recommend::RecommendError;
+use resource_tracker::recording::{LoadError, SnapshotError};
+use resource_tracker::session::SessionError;
+use resource_tracker::stats::StatsError;
+use resource_tracker::tracker::TrackerError;
+
+use crate::value::or_null;
+
+/// What R gets: a value, or why there is none.
+pub type Answer<T = Robj> = Result<T, Failure>;
+
+/// What went wrong, by what one can do about it; R makes `resource_tracker_<kind>_error` of it.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// An argument that cannot be meant.
+    Value,
+    /// The tracker is not in the state for it.
+    State,
+    /// The process to follow is not there, or not ours to read.
+    Process,
+    /// A file that cannot be read or written.
+    Io,
+    /// A file or text that is no recording.
+    Format,
+    /// This host, or the service for servers, does not give it.
+    Unavailable,
+}
+
+/// An error on its way to R.
+#[derive(Debug)]
+pub struct Failure {
+    kind: Kind,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: None }
+    }
+
+    fn of(kind: Kind, error: &(dyn std::error::Error + 'static), hint: Option<&str>) -> Self {
+        Self { kind, message: with_causes(error), hint: hint.map(str::to_owned) }
+    }
+
+    /// A file that could not be written.
+    pub fn write(path: &str, error: &std::io::Error) -> Self {
+        Self::new(Kind::Io, format!("cannot write `{path}`: {error}"))
+    }
+}
+
+impl From<Failure> for Robj {
+    fn from(failure: Failure) -> Self {
+        let kind = match failure.kind {
+            Kind::Value => "value",
+            Kind::State => "state",
+            Kind::Process => "process",
+            Kind::Io => "io",
+            Kind::Format => "format",
+            Kind::Unavailable => "unavailable",
+        };
+        list!(kind = kind, message = failure.message, hint = or_null(failure.hint)).into()
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(Kind::Value, error.to_string())
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::of(Kind::Value, &error, Some(error.hint()))
+    }
+}
+
+impl From<FrameError> for Failure {
+    fn from(error: FrameError) -> Self {
+        Self::of(Kind::Value, &error, None)
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        let (kind, hint) = match &error {
+            SessionError::Running
+            | SessionError::Stopped
+            | SessionError::TimedOut { .. }
+            | SessionError::TooFew { .. } => (Kind::State, None),
+            SessionError::Tracker(tracker) => {
+                let kind = match tracker {
+                    TrackerError::Target {
+                        source:
+                            SourceError::Gone { .. }
+                            | SourceError::Unsupported { .. }
+                            | SourceError::Denied { .. },
+                        ..
+                    } => Kind::Process,
+                    TrackerError::Target { .. } | TrackerError::Host(_) | TrackerError::Resources(_) => {
+                        Kind::Unavailable
+                    }
+                };
+                (kind, tracker.hint())
+            }
+            SessionError::Companion(_) => (Kind::Unavailable, None),
+        };
+        Self::of(kind, &error, hint)
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        let kind = match error {
+            LoadError::Open { .. } => Kind::Io,
+            LoadError::Content { .. } => Kind::Format,
+        };
+        Self::of(kind, &error, error.hint())
+    }
+}
+
+impl From<SnapshotError> for Failure {
+    fn from(error: SnapshotError) -> Self {
+        let message = format!("cannot load: {}", with_causes(&error));
+        Self { kind: Kind::Format, message, hint: error.hint().map(str::to_owned) }
+    }
+}
+
+impl From<StatsError> for Failure {
+    fn from(error: StatsError) -> Self {
+        let kind = if matches!(error, StatsError::NoMetrics) { Kind::State } else { Kind::Value };
+        Self::of(kind, &error, error.hint())
+    }
+}
+
+impl From<RecommendError> for Failure {
+    fn from(error: RecommendError) -> Self {
+        match error {
+            RecommendError::Stats(error) => error.into(),
+            RecommendError::NoProcess | RecommendError::Unmeasured { .. } => {
+                Self::of(Kind::State, &error, error.hint())
+            }
+        }
+    }
+}
+
+impl From<CatalogError> for Failure {
+    fn from(error: CatalogError) -> Self {
+        let kind = if error.is_usage() { Kind::Value } else { Kind::Unavailable };
+        Self::of(kind, &error, None)
+    }
+}

@@ -1,0 +1,330 @@
+//! A recording in the hands of an R program: one external pointer, and functions over it.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use extendr_api::prelude::*;
+use resource_tracker::catalog::{self, Query};
+use resource_tracker::config::{Config, Interval};
+use resource_tracker::frame::CombinedOptions;
+use resource_tracker::metric::Table;
+use resource_tracker::output::Output;
+use resource_tracker::recommend::Resources;
+use resource_tracker::record::PROGRAM_VERSION;
+use resource_tracker::recording::Recording;
+use resource_tracker::session::{Note, Plan, Session, report_of};
+use resource_tracker::shared::Shared;
+use resource_tracker::stats::Stats;
+use serde_json::{Value, json};
+
+use crate::failure::{Answer, Failure, Kind};
+use crate::frame::frame_to_r;
+use crate::value::{Singles, from_r, map_from_r, map_to_r, or_null, to_r};
+
+/// The session behind a pointer, which is empty when R has loaded it from a file or got it from another process.
+fn shared(session: &Robj) -> Answer<&ExternalPtr<Shared>> {
+    session.try_into().map_err(|_: Error| {
+        Failure::new(
+            Kind::State,
+            "this tracker belongs to another R process; use `dump` there and `ResourceTracker$load` here",
+        )
+    })
+}
+
+fn pointer(session: Session) -> Robj {
+    ExternalPtr::new(Shared::new(session)).into()
+}
+
+/// R's `~` is expanded before a path comes here.
+fn path(text: &str) -> PathBuf {
+    PathBuf::from(text)
+}
+
+fn stats_from_r(runs: &Robj) -> Answer<Vec<Stats>> {
+    let Value::Array(runs) = from_r(runs)? else { return Ok(Vec::new()) };
+    serde_json::from_value(Value::Array(runs)).map_err(|error| {
+        Failure::new(Kind::Value, format!("`historical_stats` holds no statistics: {error}"))
+    })
+}
+
+/// Version of the core, which is the package's.
+#[extendr]
+fn core_version() -> &'static str {
+    PROGRAM_VERSION
+}
+
+#[extendr]
+#[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "those of the contract")]
+fn session_new(
+    pid: f64,
+    children: bool,
+    interval: f64,
+    autostart: bool,
+    track_processes: bool,
+    track_system: bool,
+    discover_server: bool,
+    discover_cloud: bool,
+    temporary_folder: &str,
+) -> Answer {
+    let interval = Interval::from_seconds(interval)?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked to be whole and in range"
+    )]
+    let pid = if pid.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&pid) {
+        pid as u32
+    } else {
+        return Err(Failure::new(Kind::Value, format!("`pid` must be a process number, not `{pid}`")));
+    };
+    let config = Config { interval, children, track_processes, track_system, ..Config::default() };
+    let plan =
+        Plan { config, pid, method: None, autostart, discover_server, discover_cloud, companion: None };
+    Ok(pointer(Session::new(plan).with_rows_in(path(temporary_folder))))
+}
+
+#[extendr]
+fn session_load(file: &str) -> Answer {
+    Ok(pointer(Session::from_recording(Recording::load(&path(file))?)))
+}
+
+#[extendr]
+fn session_loads(text: &str) -> Answer {
+    Ok(pointer(Session::from_recording(Recording::read(text.as_bytes())?)))
+}
+
+#[extendr]
+fn session_from_snapshot(snapshot: Robj) -> Answer {
+    let text = from_r(&snapshot)?.to_string();
+    session_loads(&text)
+}
+
+#[extendr]
+fn session_start(session: Robj) -> Answer<()> {
+    Ok(shared(&session)?.start()?)
+}
+
+#[extendr]
+fn session_stop(session: Robj) -> Answer<()> {
+    shared(&session)?.with(Session::stop);
+    Ok(())
+}
+
+#[extendr]
+fn session_remove_files(session: Robj) -> Answer<()> {
+    shared(&session)?.with(Session::remove_files);
+    Ok(())
+}
+
+#[extendr]
+fn session_running(session: Robj) -> Answer<bool> {
+    Ok(shared(&session)?.with(|session| session.is_running()))
+}
+
+#[extendr]
+fn session_rows(session: Robj) -> Answer {
+    let rows = shared(&session)?.with(|session| session.rows());
+    to_r(&json!(rows), Singles::Plain)
+}
+
+/// `NULL` once there are as many rows, else how many seconds to sleep.
+#[extendr]
+fn session_wait_on(session: Robj, wanted: f64, waited_s: f64, timeout_s: f64) -> Answer {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of floats saturates")]
+    let wanted = wanted.ceil() as u64;
+    Ok(or_null(shared(&session)?.with(|session| session.wait_on(wanted, waited_s, timeout_s))?))
+}
+
+/// What was planned, and when it began and ended.
+#[extendr]
+fn session_settings(session: Robj) -> Answer {
+    let shared = shared(&session)?;
+    let Plan { config, pid, autostart, discover_server, discover_cloud, .. } = shared.plan();
+    let (start_time, stop_time) = shared.with(|session| (session.start_time(), session.stop_time()));
+    let settings = json!({
+        "pid": pid,
+        "children": config.children,
+        "interval": config.interval.seconds(),
+        "autostart": autostart,
+        "track_processes": config.track_processes,
+        "track_system": config.track_system,
+        "discover_server": discover_server,
+        "discover_cloud": discover_cloud,
+        "start_time": start_time,
+        "stop_time": stop_time,
+    });
+    to_r(&settings, Singles::Plain)
+}
+
+/// What is missing from the figures and was not told before.
+#[extendr]
+fn session_take_warnings(session: Robj) -> Answer<Vec<String>> {
+    let notes = shared(&session)?.with(Session::take_notes).into_iter();
+    Ok(notes
+        .filter_map(|note| match note {
+            Note::Warning(text) => Some(text),
+            // How this host is read; the snapshot says it too.
+            Note::Info(_) => None,
+        })
+        .collect())
+}
+
+/// How CPU time is counted: perf, cgroup or procfs.
+#[extendr]
+fn session_cpu_source(session: Robj) -> Answer {
+    Ok(or_null(shared(&session)?.with(|session| session.cpu_source())))
+}
+
+/// A table so far; without columns when it is off.
+#[extendr]
+fn session_table(session: Robj, name: &str) -> Answer {
+    let table = Table::ALL
+        .into_iter()
+        .find(|table| table.key() == name)
+        .ok_or_else(|| Failure::new(Kind::Value, format!("there is no table `{name}`")))?;
+    let frame = shared(&session)?.with(|session| session.frame(table)).unwrap_or_default();
+    frame_to_r(&frame)
+}
+
+#[extendr]
+fn session_combined(
+    session: Robj,
+    bytes: bool,
+    human_names: bool,
+    system_prefix: Option<String>,
+    process_prefix: Option<String>,
+) -> Answer {
+    let options = CombinedOptions { bytes, human_names, system_prefix, process_prefix };
+    let frame = shared(&session)?.with(|session| session.combined(&options))?;
+    frame_to_r(&frame)
+}
+
+#[extendr]
+fn session_stats(session: Robj) -> Answer {
+    let stats = shared(&session)?.with(|session| session.stats())?;
+    to_r(&json!(stats), Singles::Plain)
+}
+
+fn resources(session: &Robj, history: &Robj) -> Answer<Resources> {
+    let history = stats_from_r(history)?;
+    Ok(shared(session)?.with(|session| session.recommend(&history))?)
+}
+
+#[extendr]
+fn session_recommend(session: Robj, history: Robj) -> Answer {
+    to_r(&json!(resources(&session, &history)?), Singles::Plain)
+}
+
+/// The cheapest server that has what the job needs; `NULL` when there is none.
+#[extendr]
+fn session_recommend_server(session: Robj, history: Robj, filters: List) -> Answer {
+    let needs = resources(&session, &history)?;
+    let mut query = Query::new(f64::from(needs.cpu), f64::from(needs.memory_mb))
+        .with_gpu(f64::from(needs.gpu), f64::from(needs.vram_mb))
+        .top(1);
+    for (name, value) in map_from_r(&filters)? {
+        query.filters.set(&name, &value)?;
+    }
+    let answer = catalog::servers(&query)?;
+    Ok(or_null(answer.rows().next().map(|server| map_to_r(&server, Singles::Plain)).transpose()?))
+}
+
+#[extendr]
+fn session_server_info(session: Robj) -> Answer {
+    let info = shared(&session)?.with(Session::server_info);
+    Ok(or_null(info.map(|info| map_to_r(&info, Singles::Plain)).transpose()?))
+}
+
+#[extendr]
+fn session_cloud_info(session: Robj) -> Answer {
+    let info = shared(&session)?.with(Session::cloud_info);
+    Ok(or_null(info.map(|info| map_to_r(&info, Singles::Plain)).transpose()?))
+}
+
+#[extendr]
+fn session_report(session: Robj, integration: &str, history: Robj, failed: bool) -> Answer<String> {
+    let history = stats_from_r(&history)?;
+    let recording = shared(&session)?.with(Session::recording);
+    Ok(report_of(&recording, integration, history, failed))
+}
+
+/// All of the recording as it is now, its tables as data frames.
+#[extendr]
+fn session_snapshot(session: Robj) -> Answer {
+    let Recording { head, process, system, extra } = shared(&session)?.with(Session::recording);
+    let mut text = Vec::new();
+    let without_rows = Recording { head, process: None, system: None, extra: None };
+    let written = without_rows.write(&mut text).map_err(|error| error.to_string());
+    let head = written.and_then(|()| serde_json::from_slice(&text).map_err(|error| error.to_string()));
+    let Value::Object(mut head) = head.map_err(|text| Failure::new(Kind::Io, text))? else {
+        return Err(Failure::new(Kind::Format, "a snapshot is an object"));
+    };
+    let tables = [(Table::Process, process), (Table::System, system), (Table::Extra, extra)];
+    for (table, _) in &tables {
+        head.shift_remove(table.key());
+    }
+    let mut names: Vec<String> = head.keys().cloned().collect();
+    let mut values: Vec<Robj> =
+        head.values().map(|value| to_r(value, Singles::Marked)).collect::<Answer<_>>()?;
+    for (table, frame) in &tables {
+        let Some(frame) = frame else { continue };
+        names.push(table.key().to_owned());
+        values.push(frame_to_r(frame)?);
+    }
+    Ok(List::from_names_and_values(names, values)?.into())
+}
+
+#[extendr]
+fn session_dumps(session: Robj) -> Answer<String> {
+    let mut text = Vec::new();
+    let written = shared(&session)?.with(|session| session.write_snapshot(&mut text, false));
+    written.map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
+    String::from_utf8(text).map_err(|error| Failure::new(Kind::Format, error.to_string()))
+}
+
+#[extendr]
+fn session_dump(session: Robj, file: &str) -> Answer<()> {
+    let written = shared(&session)?.with(|session| session.dump(&path(file)));
+    written.map_err(|error| Failure::write(file, &error))
+}
+
+/// Writes a text file, whole or not at all.
+#[extendr]
+fn save_text(text: &str, file: &str) -> Answer<()> {
+    let save = || {
+        let mut output = Output::open(Path::new(file))?;
+        output.write_all(text.as_bytes())?;
+        output.commit()
+    };
+    save().map_err(|error| Failure::write(file, &error))
+}
+
+extendr_module! {
+    mod session;
+    fn core_version;
+    fn session_new;
+    fn session_load;
+    fn session_loads;
+    fn session_from_snapshot;
+    fn session_start;
+    fn session_stop;
+    fn session_remove_files;
+    fn session_running;
+    fn session_rows;
+    fn session_wait_on;
+    fn session_settings;
+    fn session_take_warnings;
+    fn session_cpu_source;
+    fn session_table;
+    fn session_combined;
+    fn session_stats;
+    fn session_recommend;
+    fn session_recommend_server;
+    fn session_server_info;
+    fn session_cloud_info;
+    fn session_report;
+    fn session_snapshot;
+    fn session_dumps;
+    fn session_dump;
+    fn save_text;
+}

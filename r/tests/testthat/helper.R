@@ -1,0 +1,55 @@
+process_columns <- c(
+  "timestamp", "pid", "children", "utime", "stime", "cpu_usage", "memory", "read_bytes", "write_bytes", "gpu_usage",
+  "gpu_vram", "gpu_utilized"
+)
+system_columns <- c(
+  "timestamp", "processes", "utime", "stime", "cpu_usage", "memory_free", "memory_used", "memory_buffers",
+  "memory_cached", "memory_active", "memory_inactive", "disk_read_bytes", "disk_write_bytes", "disk_space_total_gb",
+  "disk_space_used_gb", "disk_space_free_gb", "net_recv_bytes", "net_sent_bytes", "gpu_usage", "gpu_vram",
+  "gpu_utilized"
+)
+
+# CPU seconds of this process: others use the machine too, so it is not the time that passes.
+cpu_seconds <- function() sum(proc.time()[c("user.self", "sys.self")])
+
+burn <- function(seconds) {
+  end <- cpu_seconds() + seconds
+  while (cpu_seconds() < end) sum(sqrt(seq_len(1e4)))
+}
+
+# A quarter of a second of work, twenty rows a second. Recorded once for all tests that only look.
+recorded <- local({
+  tracker <- NULL
+  function() {
+    if (is.null(tracker)) {
+      tracker <<- ResourceTracker$new(interval = 0.05)
+      before <- cpu_seconds()
+      burn(0.25)
+      attr(tracker, "spent") <<- cpu_seconds() - before
+      tracker$stop()
+    }
+    tracker
+  }
+})
+
+# Runs a program in an R of its own; gives the lines that it printed, its messages included.
+run_program <- function(program, ..., environment = character()) {
+  file <- tempfile(fileext = ".R")
+  on.exit(unlink(file))
+  paths <- paste(deparse(.libPaths()), collapse = "")
+  writeLines(c(sprintf(".libPaths(%s)", paths), program), file)
+  rscript <- file.path(R.home("bin"), "Rscript")
+  output <- suppressWarnings(
+    system2(rscript, c("--vanilla", file, ...), stdout = TRUE, stderr = TRUE, env = environment)
+  )
+  status <- attr(output, "status")
+  if (!is.null(status)) stop("exit ", status, "\n", paste(output, collapse = "\n"))
+  output
+}
+
+# A folder for temporary files that is empty at first.
+scratch_folder <- function() {
+  folder <- tempfile("scratch-")
+  dir.create(folder)
+  folder
+}

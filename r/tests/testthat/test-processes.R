@@ -1,0 +1,91 @@
+test_that("workers of mclapply are seen as children", {
+  tracker <- ResourceTracker$new(interval = 0.02, discover_cloud = FALSE)
+  parallel::mclapply(1:2, function(n) burn(0.3), mc.cores = 2)
+  tracker$stop()
+  process <- tracker$process_metrics
+  expect_gte(max(process$children), 2)
+  spent <- sum(process$utime, process$stime)
+  expect_gte(spent, 0.6 * 0.98)
+})
+
+test_that("children are left out when they are not wanted", {
+  tracker <- ResourceTracker$new(interval = 0.05, children = FALSE, discover_cloud = FALSE)
+  parallel::mclapply(1:2, function(n) burn(0.1), mc.cores = 2)
+  tracker$stop()
+  expect_true(all(is.na(tracker$process_metrics$children)))
+  expect_false(tracker$children)
+})
+
+test_that("a forked copy can be read, and changes nothing for its parent", {
+  tracker <- ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)$wait_for_samples(2)
+  seen <- parallel::mclapply(c("look", "stop", "cleanup", "collect"), function(deed) {
+    rows <- nrow(tracker$process_metrics)
+    figures <- tracker$stats()
+    if (deed == "stop") tracker$stop()
+    if (deed == "cleanup") tracker$cleanup()
+    if (deed == "collect") {
+      rm(tracker, envir = environment(sys.function()))
+      gc()
+    }
+    c(rows = rows, columns = length(figures), running = if (deed == "look") tracker$running else NA)
+  }, mc.cores = 2)
+  for (child in seen) {
+    expect_false(inherits(child, "try-error"), info = as.character(child))
+    expect_gte(child[["rows"]], 2)
+    expect_identical(child[["columns"]], 9L)
+  }
+  expect_identical(seen[[1]][["running"]], 0L, info = "the sampler is the parent's")
+  expect_true(tracker$running)
+  rows <- tracker$n_samples
+  tracker$wait_for_samples(rows + 2)
+  expect_gt(nrow(tracker$process_metrics), rows)
+  tracker$stop()
+})
+
+test_that("a forked child can have a tracker of its own", {
+  parents <- ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)
+  children <- parallel::mclapply(1:2, function(n) {
+    own <- ResourceTracker$new(interval = 0.02, discover_cloud = FALSE)$wait_for_samples(2)$stop()
+    all(own$process_metrics$pid == Sys.getpid()) && own$pid != parents$pid
+  }, mc.cores = 2)
+  expect_identical(children, list(TRUE, TRUE))
+  parents$stop()
+})
+
+test_that("workers of a cluster work beside a tracker, and can have their own", {
+  tracker <- ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)
+  cluster <- parallel::makeCluster(2)
+  on.exit(parallel::stopCluster(cluster))
+  paths <- .libPaths()
+  rows <- parallel::clusterCall(cluster, function(paths) {
+    .libPaths(paths)
+    tracker <- resource.tracker::ResourceTracker$new(interval = 0.02, discover_cloud = FALSE)
+    tracker$wait_for_samples(2)$stop()
+    tracker$n_samples
+  }, paths)
+  expect_true(all(unlist(rows) >= 2))
+  # A tracker itself cannot travel there, and says so.
+  answer <- parallel::clusterCall(cluster, function(tracker) tryCatch(tracker$stats(), error = class), tracker)
+  expect_true(all(vapply(answer, function(class) "resource_tracker_state_error" %in% class, NA)))
+  expect_true(tracker$running)
+  # Workers of a cluster are nobody's children: the tracker may say that it has not seen all that they wrote.
+  suppressWarnings(tracker$stop(), classes = "resource_tracker_warning")
+})
+
+test_that("an interrupt ends waiting at once", {
+  program <- c(
+    "library(resource.tracker)",
+    "tracker <- ResourceTracker$new(interval = 3600, discover_cloud = FALSE)",
+    "system(sprintf('(sleep 0.5; kill -INT %d) &', Sys.getpid()))",
+    "began <- proc.time()[['elapsed']]",
+    "how <- tryCatch({ tracker$wait_for_samples(5, timeout = 30); 'waited' }, interrupt = function(i) 'interrupted')",
+    "cat(how, if (proc.time()[['elapsed']] - began < 5) 'at once' else 'late', tracker$running)"
+  )
+  expect_identical(run_program(program), "interrupted at once TRUE")
+})
+
+test_that("R's end is not held up", {
+  program <- c("library(resource.tracker)", "tracker <- ResourceTracker$new(interval = 3600)", "cat('end')")
+  took <- system.time(expect_identical(run_program(program), "end"))
+  expect_lt(took[["elapsed"]], 10)
+})

@@ -1,0 +1,83 @@
+test_that("a recording survives every way there and back", {
+  tracker <- recorded()
+  file <- tempfile(fileext = ".json.gz")
+  on.exit(unlink(file))
+  expect_identical(tracker$dump(file), tracker)
+  twins <- list(
+    ResourceTracker$load(file), tracker$load(file), ResourceTracker$loads(tracker$dumps()),
+    ResourceTracker$from_snapshot(tracker$snapshot())
+  )
+  for (twin in twins) {
+    expect_s3_class(twin, "ResourceTracker")
+    expect_identical(twin$stats(), tracker$stats())
+    expect_identical(twin$process_metrics, tracker$process_metrics)
+    expect_identical(twin$system_metrics, tracker$system_metrics)
+    expect_identical(twin$extra_metrics, tracker$extra_metrics)
+    expect_identical(twin$recommend_resources(), tracker$recommend_resources())
+    expect_identical(twin$server_info, tracker$server_info)
+    expect_identical(twin$interval, tracker$interval)
+    expect_identical(twin$start_time, tracker$start_time)
+    expect_identical(twin$dumps(), tracker$dumps())
+    expect_false(twin$running)
+    expect_error(twin$start(), "already stopped", class = "resource_tracker_state_error")
+  }
+  expect_gt(tracker$n_samples, 1, label = "loading left the tracker as it was")
+})
+
+test_that("a snapshot is a list of what the schema has", {
+  snapshot <- recorded()$snapshot()
+  expect_true(all(
+    c("metadata", "server_info", "cloud_info", "process_metrics", "system_metrics") %in% names(snapshot)
+  ))
+  expect_identical(snapshot$metadata$version, 1L)
+  expect_identical(snapshot$metadata$resource_tracker$implementation, "procfs")
+  expect_equal(snapshot$metadata$duration, snapshot$metadata$stop_time - snapshot$metadata$start_time)
+  expect_true("method" %in% names(snapshot$metadata))
+  expect_null(snapshot$metadata$method)
+  expect_s3_class(snapshot$process_metrics, "data.frame")
+})
+
+test_that("a snapshot can be taken while rows come", {
+  tracker <- ResourceTracker$new(interval = 0.01, discover_cloud = FALSE)$wait_for_samples(3)
+  snapshot <- tracker$snapshot()
+  expect_identical(nrow(snapshot$process_metrics), nrow(snapshot$system_metrics))
+  expect_gte(nrow(snapshot$process_metrics), 3)
+  expect_true(tracker$running)
+  tracker$stop()
+})
+
+test_that("arrays of one element stay arrays", {
+  snapshot <- recorded()$snapshot()
+  snapshot$server_info$gpu_names <- I("a GPU")
+  snapshot$run$notes <- I("a note")
+  twin <- ResourceTracker$from_snapshot(snapshot)
+  expect_match(twin$dumps(), "\"gpu_names\":[\"a GPU\"]", fixed = TRUE)
+  expect_s3_class(twin$snapshot()$server_info$gpu_names, "AsIs")
+  expect_identical(twin$server_info$gpu_names, "a GPU")
+  again <- ResourceTracker$from_snapshot(twin$snapshot())
+  expect_identical(again$dumps(), twin$dumps())
+})
+
+test_that("what is no recording is named", {
+  file <- tempfile("damaged-", fileext = ".json.gz")
+  on.exit(unlink(file))
+  recorded()$dump(file)
+  whole <- readBin(file, "raw", file.size(file))
+  contents <- list(
+    head(whole, -10), head(whole, length(whole) %/% 2), raw(0), as.raw(c(0x50, 0x4b, 3, 4)), charToRaw("{}"),
+    charToRaw("[]")
+  )
+  for (content in contents) {
+    writeBin(content, file)
+    expect_error(ResourceTracker$load(file), basename(file), fixed = TRUE, class = "resource_tracker_format_error")
+  }
+  expect_error(ResourceTracker$load("/no/such/file"), "/no/such/file", class = "resource_tracker_io_error")
+  expect_error(ResourceTracker$loads("not JSON"), class = "resource_tracker_format_error")
+  for (snapshot in list(list(), list(metadata = list(version = 2L)), 1, "x", NULL)) {
+    expect_error(ResourceTracker$from_snapshot(snapshot), class = "resource_tracker_format_error")
+  }
+  for (snapshot in list(list(metadata = mean), quote(x))) {
+    expect_error(ResourceTracker$from_snapshot(snapshot), "cannot use", class = "resource_tracker_value_error")
+  }
+  expect_error(recorded()$dump("/no/such/folder/file"), "/no/such/folder/file", class = "resource_tracker_io_error")
+})

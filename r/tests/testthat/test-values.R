@@ -1,0 +1,87 @@
+# What is reported for this very process, against what the kernel says of it.
+
+proc_field <- function(file, field) {
+  lines <- readLines(file)
+  as.numeric(sub("\\D+(\\d+).*", "\\1", lines[startsWith(lines, field)]))
+}
+
+test_that("CPU time is that of this process without the sampler", {
+  tracker <- recorded()
+  reported <- sum(tracker$process_metrics$utime, tracker$process_metrics$stime)
+  # The kernel counts the sampling thread as part of this process; we do not, and say what it spent.
+  spent <- attr(tracker, "spent") - sum(tracker$extra_metrics$tracker_cpu)
+  # R tells its own time by the millisecond; the rows also hold what R spent between `new` and the work.
+  expect_gte(reported, 0.98 * spent - 0.005)
+  expect_lte(reported, 1.02 * spent + 0.1)
+})
+
+test_that("memory is this process's own pages", {
+  invisible(gc())
+  # The last row is made by `stop`, right beside the reading.
+  tracker <- ResourceTracker$new(interval = 3600, children = FALSE, discover_cloud = FALSE)
+  pss_kb <- proc_field("/proc/self/smaps_rollup", "Pss:")
+  tracker$stop()
+  expect_equal(tracker$process_metrics$memory, pss_kb, tolerance = 0.05)
+  big <- numeric(8e6) + 1 # 64 MB, each page touched
+  tracker <- ResourceTracker$new(interval = 3600, children = FALSE, discover_cloud = FALSE)$stop()
+  expect_gt(tracker$process_metrics$memory, pss_kb + 0.9 * object.size(big) / 1024)
+})
+
+test_that("what is written to storage is counted", {
+  file <- tempfile(tmpdir = getwd())
+  on.exit(unlink(file))
+  before <- proc_field("/proc/self/io", "write_bytes")
+  tracker <- ResourceTracker$new(interval = 3600, children = FALSE, discover_cloud = FALSE)
+  connection <- file(file, "wb")
+  writeBin(raw(4e6), connection)
+  close(connection)
+  after <- proc_field("/proc/self/io", "write_bytes")
+  tracker$stop()
+  # A file system in memory writes nothing; the kernel's own figure says which it is. The rows' own file adds a page.
+  expect_lte(abs(tracker$process_metrics$write_bytes - (after - before)), 65536)
+})
+
+test_that("the machine's figures are those of the kernel", {
+  tracker <- ResourceTracker$new(interval = 3600, track_processes = FALSE, discover_cloud = FALSE)
+  tracker$stop()
+  row <- tracker$system_metrics
+  total_kb <- proc_field("/proc/meminfo", "MemTotal")
+  expect_identical(row$memory_free + row$memory_used + row$memory_buffers + row$memory_cached, total_kb)
+  expect_equal(row$memory_free, proc_field("/proc/meminfo", "MemFree"), tolerance = 0.1)
+  processes <- length(grep("^[0-9]+$", list.files("/proc")))
+  expect_lte(abs(row$processes - processes), 25)
+  expect_gte(row$disk_space_total_gb, row$disk_space_used_gb + row$disk_space_free_gb - 0.01)
+  expect_gt(row$disk_space_used_gb, 0)
+})
+
+test_that("rows keep their grid while R computes and lets nobody in", {
+  numbers <- runif(4e6)
+  tracker <- ResourceTracker$new(interval = 0.1, discover_cloud = FALSE)
+  began <- proc.time()[["elapsed"]]
+  # Each call is one long stay in C code.
+  while (proc.time()[["elapsed"]] - began < 1.5) sort(numbers, method = "quick")
+  held <- proc.time()[["elapsed"]] - began
+  tracker$stop()
+  expect_identical(sum(tracker$extra_metrics$missed_ticks), 0)
+  expect_gte(tracker$n_samples, held / 0.1 - 2)
+})
+
+test_that("no panic and no message reaches the console", {
+  program <- c(
+    "library(resource.tracker)",
+    "tracker <- ResourceTracker$new(interval = 0.05)",
+    "tracker$wait_for_samples(2)",
+    "for (code in expression(tracker$start(), ResourceTracker$load('/no'), ResourceTracker$new(interval = 0),",
+    "                        tracker$recommend_server(x = 1), ResourceTracker$new(pid = 'x')))",
+    "  tryCatch(eval(code), resource_tracker_error = function(e) NULL)",
+    "invisible(tracker$recommend_server())"
+  )
+  expect_identical(run_program(program), character())
+})
+
+test_that("a fault within is raised like any other error", {
+  # What extendr refuses stands for it: no argument that a user gives comes there unchecked.
+  wrong <- quote(resource.tracker:::core(resource.tracker:::session_loads(42)))
+  expect_silent(error <- expect_error(eval(wrong), class = "resource_tracker_internal_error"))
+  expect_match(conditionMessage(error), "please report this")
+})

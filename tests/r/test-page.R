@@ -1,0 +1,18 @@
+test_that("the report is a page that a parser reads, with the figures of the run", {
+  tracker <- ResourceTracker$new(interval = 0.05)$wait_for_samples(5)$stop()
+  opened <- NULL
+  before <- options(browser = function(url) opened <<- url)
+  on.exit(options(before))
+  tracker$report()$browse()
+  page <- xml2::read_html(sub("^file://", "", opened))
+  text <- function(path) xml2::xml_text(xml2::xml_find_all(page, path))
+  expect_match(text("//footer"), "from R", all = FALSE)
+  expect_gte(length(xml2::xml_find_all(page, "//*[local-name()='svg']")), 4)
+  expect_gte(length(text("//h2")), 4)
+  # It needs nobody: no script, style or picture from elsewhere.
+  expect_length(xml2::xml_find_all(page, "//script[@src] | //link[@rel='stylesheet'] | //img[starts-with(@src, 'http')]"), 0)
+  body <- paste(text("//body"), collapse = " ")
+  expect_match(body, "Finished")
+  server <- tracker$recommend_server()
+  expect_match(body, server$server_id, fixed = TRUE)
+})
