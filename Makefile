@@ -18,7 +18,7 @@ setup: ## what the tests need, from Debian and PyPI
 	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
-test: setup check test-rust test-interop test-browser test-python test-metaflow test-r ## everything that must pass
+test: setup check test-rust test-interop test-browser test-python test-metaflow test-r test-docs ## everything that must pass
 
 check: ## formatting, lints, docs, licences and advisories
 	cargo fmt --all --check
@@ -39,6 +39,7 @@ test-browser: setup ## the report in a real browser
 include python/python.mk
 include python/metaflow_tests/metaflow.mk
 include r/r.mk
+include tests/docs/docs.mk
 
 bench: ## budgets: cost of a tick, of a run, of reading recordings
 	cargo bench -p resource-tracker --bench tick

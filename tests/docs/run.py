@@ -31,6 +31,8 @@ LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
 # What a page says and a test cannot do within itself, with where it is done instead.
 ELSEWHERE = {
     "make test": "is what runs this",
+    "R CMD INSTALL r/": "tests/r/run.sh",
+    "R CMD build r/": "tests/r/run.sh",
     "cargo install --locked --path crates/cli": "`make newcomer`, and the browser and Python tests build the same program",
 }
 LANGUAGES = {"sh", "python", "r", "toml", "text"}
@@ -59,6 +61,11 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return [(language.strip(), code) for language, code in BLOCK.findall(page.read_text())]
 
 
+def is_elsewhere(code: str) -> bool:
+    commands = [line.split("#")[0].strip() for line in code.strip().splitlines()]
+    return all(command in ELSEWHERE for command in commands)
+
+
 def links(page: Path) -> None:
     text = BLOCK.sub("", page.read_text())
     for target in LINK.findall(text):
@@ -70,9 +77,10 @@ def links(page: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", type=lambda folder: Path(folder).resolve(), required=True)
-    parser.add_argument("--python", type=Path)
+    parser.add_argument("--python", type=lambda path: Path(os.path.abspath(path)))
     parser.add_argument("--r-library", type=lambda folder: Path(folder).resolve())
-    parser.add_argument("--metaflow", type=Path)
+    parser.add_argument("--metaflow", type=lambda path: Path(os.path.abspath(path)))
+    parser.add_argument("--update", action="store_true", help="write the generated pages anew")
     arguments = parser.parse_args()
     interpreters = {
         "sh": ["sh", "-eu"],
@@ -91,6 +99,7 @@ def main() -> int:
             "R_LIBS": str(arguments.r_library or ""),
         }
 
+    generated(arguments)
     for page in PAGES:
         links(page)
         name = str(page.relative_to(ROOT))
@@ -98,8 +107,12 @@ def main() -> int:
         for language in sorted({language for language, _ in found} - LANGUAGES):
             fail(f"{name}: a block in `{language or 'no language'}`")
         for language, interpreter in interpreters.items():
-            code = "\n".join(code for of, code in found if of == language and code.strip() not in ELSEWHERE)
+            code = "\n".join(code for of, code in found if of == language and not is_elsewhere(code))
             if not code:
+                continue
+            if page.name == "metaflow.md" and language == "python":
+                if arguments.metaflow:
+                    flow_page(arguments.metaflow, found, name, environment)
                 continue
             if interpreter is None:
                 print(f"--     {name}: its {language} is not run, no interpreter was given")
@@ -111,6 +124,38 @@ def main() -> int:
     examples(arguments, environment)
     print(f"{len(PAGES)} pages, {len(failures)} failures")
     return 1 if failures else 0
+
+
+def generated(arguments: argparse.Namespace) -> None:
+    """The pages that are made of what is installed."""
+    pages = {}
+    if arguments.python:
+        command = [str(arguments.python), str(Path(__file__).with_name("reference.py"))]
+        pages["python-api.md"] = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    if arguments.r_library:
+        text = "# R reference\n\nGenerated from the package's help pages; `?ResourceTracker` in R shows the same.\n"
+        for page in sorted((ROOT / "r/man").glob("*.Rd")):
+            program = f"tools::Rd2txt('{page}', options = list(underline_titles = FALSE, width = 100))"
+            shown = subprocess.run(["Rscript", "-e", program], stdout=subprocess.PIPE, text=True, check=True).stdout
+            text += f"\n## {page.stem}\n\n```text\n{shown.strip()}\n```\n"
+        pages["r-reference.md"] = text
+    for name, text in pages.items():
+        path = ROOT / "docs" / name
+        if arguments.update:
+            path.write_text(text)
+        elif path.read_text() != text:
+            fail(f"docs/{name} is not as the code is: run `make generate-docs`")
+
+
+def flow_page(python: Path, found: list[tuple[str, str]], name: str, environment) -> None:  # noqa: ANN001
+    """The first block is a flow, which is run; the others look at what it left."""
+    flow_text, *others = [code for language, code in found if language == "python"]
+    home = Path(tempfile.mkdtemp())
+    (home / "flow.py").write_text(flow_text)
+    flow(python, home / "flow.py", f"{name} (its flow)", home, environment(home))
+    variables = {**environment(home), "USERNAME": "docs", "METAFLOW_HOME": str(home), "METAFLOW_DEFAULT_DATASTORE": "local"}
+    run(f"{name} (python)", [str(python), "-"], home, variables, "\n".join(others))
+    shutil.rmtree(home)
 
 
 def examples(arguments: argparse.Namespace, environment) -> None:  # noqa: ANN001

@@ -1,0 +1,21 @@
+# The documentation: what it shows is run, what it links to is there.
+
+.PHONY: docs test-docs generate-docs newcomer
+
+DOCS_TEST := python3 tests/docs/run.py --bin $${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug \
+	--python $(CURDIR)/target/python/python3.11/bin/python --metaflow $(CURDIR)/target/metaflow/bin/python \
+	--r-library $(CURDIR)/target/r/resource.tracker.Rcheck
+
+docs: ## the documentation site, into target/site
+	[ -x $(VENV)/docs/bin/mkdocs ] || { python3 -m venv $(VENV)/docs && $(VENV)/docs/bin/pip install --quiet "mkdocs==1.6.*"; }
+	$(VENV)/docs/bin/mkdocs build --strict --quiet
+	@echo "target/site/index.html"
+
+test-docs: test-python test-metaflow test-r docs ## every block of code in README, docs and examples
+	$(DOCS_TEST)
+
+generate-docs: test-python test-r ## pages that are made of the installed packages
+	$(DOCS_TEST) --update
+
+newcomer: ## the README's first commands, in an empty home with empty caches, timed
+	tests/docs/newcomer.sh

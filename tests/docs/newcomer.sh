@@ -1,0 +1,19 @@
+#!/bin/sh
+# The first five minutes of somebody who has only the README: a clean copy, an empty home, an empty cargo cache. The
+# compiler itself may come from rustup's folder.
+set -eu
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/home"
+git clone --quiet "$root" "$work/resource-tracker"
+cd "$work/resource-tracker"
+began=$(date +%s)
+env -i HOME="$work/home" PATH="$work/home/.cargo/bin:$PATH" RUSTUP_HOME="${RUSTUP_HOME:-$HOME/.rustup}" BROWSER=echo \
+    SSL_CERT_FILE="${SSL_CERT_FILE:-}" sh -eux <<'README'
+cargo install --locked --path crates/cli
+resource-tracker run -- sh -c 'seq 1000000 | sort -R | tail -1'
+resource-tracker report last --open
+README
+ls -l ./*-report.html
+echo "a report after $(($(date +%s) - began)) s"
