@@ -15,6 +15,7 @@ pub mod decimal;
 pub mod diff;
 pub mod error;
 pub mod export;
+pub mod follow;
 pub mod frame;
 pub mod grid;
 pub mod history;

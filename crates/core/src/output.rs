@@ -158,7 +158,7 @@ fn own_descriptor(path: &Path) -> Option<i32> {
 }
 
 fn duplicate(descriptor: i32) -> io::Result<File> {
-    crate::sys::duplicate(descriptor).map(File::from)
+    crate::sys::duplicate(descriptor)
 }
 
 /// The file that a chain of links leads to, which need not exist.

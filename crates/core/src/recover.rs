@@ -9,8 +9,9 @@ use serde_json::Map;
 use crate::history::{Entry, History, HistoryError};
 use crate::journal::Reader;
 use crate::metric::Metric;
-use crate::record::{self, Rows};
+use crate::record::Rows;
 use crate::recording::{Head, Metadata, Run, Status};
+use crate::source::process_start;
 use crate::summary::{Scope, Summary};
 
 /// What a journal says about its recording.
@@ -41,7 +42,7 @@ pub fn recover(history: &History) -> Result<Vec<String>, HistoryError> {
         let Ok(mut reader) = Reader::open(&path) else { continue };
         let Ok(about) = serde_json::from_value::<About>(reader.recording.clone()) else { continue };
         let is_alive =
-            about.tracker.start_ticks.is_none_or(|then| record::start_ticks(about.tracker.pid) == Some(then));
+            about.tracker.start_ticks.is_none_or(|then| process_start(about.tracker.pid) == Some(then));
         if is_alive {
             continue;
         }

@@ -17,7 +17,7 @@ use crate::allocation::allocation;
 use crate::catalog::{Catalog, Settings};
 use crate::cloud::{self, CloudInfo};
 use crate::companion::{Companion, CompanionError};
-use crate::config::Config;
+use crate::config::{Backend, Config};
 use crate::frame::{CombinedOptions, Frame, FrameError, combined};
 use crate::history::History;
 use crate::host;
@@ -155,6 +155,8 @@ impl Session {
                 children: metadata.children,
                 track_processes: metadata.track_processes,
                 track_system: metadata.track_system,
+                // One that this system does not have was that of another.
+                backend: Backend::from_name(&metadata.resource_tracker.implementation).unwrap_or(Backend::BEST),
                 ..Config::default()
             },
             pid: metadata.pid,
@@ -459,7 +461,7 @@ impl Session {
         let plan = &self.plan;
         let summary = self.summary();
         let run = Run {
-            host: rustix::system::uname().nodename().to_str().ok().map(str::to_owned),
+            host: crate::sys::host_name(),
             status: self.is_running().then_some(Status::Running),
             cpu_source: self.cpu_source(),
             coverage: summary.coverage(),

@@ -15,14 +15,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 use thiserror::Error;
 
-use crate::config::Config;
+use crate::config::{Backend, Config};
 use crate::counter::TreeCounter;
 use crate::ledger::{Reaped, Totals};
 use crate::root::Root;
 use crate::sampler::{Order, Sink, Target};
 use crate::source::cgroup::{OomKills, OomWatch};
 use crate::source::procfs::{parse_pid_io, parse_pid_status};
-use crate::sys::{self, Ended, Ending, SignalSet};
+use crate::sys::{self, Ended, Ending, SignalSet, Watch};
 use crate::tracker::{Tracker, TrackerError};
 use crate::tree::pid_path;
 
@@ -181,7 +181,7 @@ pub fn run(
         // Orphans of the job come to us then; a kernel that refuses leaves them to init.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     }
-    let (counter, door) = if config.children { count_job(&root, config, &tracker) } else { (None, None) };
+    let (counter, door) = if config.children && config.backend == Backend::Procfs { count_job(&root, config, &tracker) } else { (None, None) };
     let own_rss_kib = own_peak_rss_kib(&root);
     let memory_watch = OomWatch::start(&root, "self");
     let child = start(command, &signals, door)?;
@@ -322,12 +322,7 @@ fn own_peak_rss_kib(root: &Root) -> u64 {
 /// The command line of a process that runs already, where it can be read.
 #[must_use]
 pub fn command_of(pid: u32) -> Option<Vec<String>> {
-    let mut buffer = Vec::new();
-    let root = Root::host().ok()?;
-    let text = root.read(pid_path(pid, "cmdline").as_str(), &mut buffer).ok()?;
-    let words = text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
-    let words: Vec<_> = words.collect();
-    words.split_last().map(|(_, words)| words.to_vec()).filter(|words| !words.is_empty())
+    crate::source::command_of(pid)
 }
 
 /// Follows a process that runs already, until it ends or we are told to stop by a signal.
@@ -361,17 +356,18 @@ pub fn watch_machine(config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tracke
     Ok(tracker)
 }
 
-/// Until the tracker ends, we are told to stop by a signal, or `other` becomes readable.
+/// Until the tracker ends, we are told to stop by a signal, or `other` ends.
 pub(crate) fn wait_for_stop(
     signals: &Signals,
     tracker: &mut Tracker,
-    other: Option<&OwnedFd>,
+    other: Option<&Watch>,
     beside: &mut dyn Beside,
 ) {
     let signals = &signals.descriptor;
     loop {
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
-        fds.extend(tracker.ended().into_iter().chain(other).map(|fd| PollFd::new(fd, PollFlags::IN)));
+        fds.extend(tracker.ended().map(|bell| PollFd::new(bell, PollFlags::IN)));
+        fds.extend(other.map(|process| PollFd::new(process, PollFlags::IN)));
         let _ = poll(&mut fds, None);
         if fds.get(1).is_some_and(|ended| !ended.revents().is_empty()) {
             return tracker.wait_for_end();

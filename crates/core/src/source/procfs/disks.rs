@@ -3,7 +3,7 @@
 //! A partition is a part of its disk, and a dm, md or loop device passes on to the disks below it what it
 //! is given: counting either beside the disk counts the same bytes twice. RAM disks are no storage.
 
-use super::{KeptFile, Picks, parse_diskstats, unparsed};
+use super::{KeptFile, Picks, SECTOR_BYTES, parse_diskstats, unparsed};
 use crate::error::SourceError;
 use crate::root::{Root, Shape};
 use crate::snapshot::{Device, Snapshot};
@@ -28,10 +28,13 @@ impl Source for DisksSource {
         let counts = self.picks.of(disks.iter().map(|disk| disk.name), |names| {
             names.iter().map(|name| is_whole_disk(root, &String::from_utf8_lossy(name))).collect()
         });
-        let whole = disks.iter().zip(counts).filter(|(_, counts)| **counts).map(|(disk, _)| Device {
-            name: disk.name.into(),
-            inbound: disk.read_sectors,
-            outbound: disk.written_sectors,
+        let whole = disks.iter().zip(counts).filter(|(_, counts)| **counts).filter_map(|(disk, _)| {
+            Some(Device {
+                name: disk.name.into(),
+                // More than fits is no count of bytes.
+                inbound: disk.read_sectors.checked_mul(SECTOR_BYTES)?,
+                outbound: disk.written_sectors.checked_mul(SECTOR_BYTES)?,
+            })
         });
         snapshot.disks = Some(whole.collect());
         Ok(())
