@@ -31,10 +31,13 @@ use crate::root::Root;
 use crate::sampler::Target;
 use crate::session::Plan;
 use crate::snapshot::Moment;
+use crate::source::process_start;
 use crate::sys::{self, Ending, Watch};
 use crate::tracker::{State, Tracker};
-use crate::source::process_start;
 use crate::wrap::{Signals, command_of, wait_for_stop};
+
+/// Whether a companion can be had here.
+pub const IS_AVAILABLE: bool = true;
 
 /// The hidden command of the program that becomes a companion.
 pub const COMMAND: &str = "companion";
@@ -270,7 +273,7 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
 type Started = (Tracker, Rows, Run, Signals);
 
 fn start(orders: &Orders, config: Config) -> Result<Started, String> {
-    let signals = Signals::receive(&[], false).map_err(|error| error.to_string())?;
+    let signals = Signals::receive().map_err(|error| error.to_string())?;
     let run = Run {
         id: Some(orders.id.clone()),
         command: command_of(orders.pid),
@@ -299,14 +302,7 @@ fn leave_everything() {
 }
 
 /// The host is gone and did not say goodbye: its recording goes to the history.
-fn keep(
-    orders: &Orders,
-    config: Config,
-    rows: Rows,
-    mut run: Run,
-    tracker: &Tracker,
-    host: Option<&Watch>,
-) {
+fn keep(orders: &Orders, config: Config, rows: Rows, mut run: Run, tracker: &Tracker, host: Option<&Watch>) {
     let summary = tracker.summary();
     run.cpu_source = Some(tracker.cpu_source().to_owned());
     run.coverage = summary.coverage();

@@ -6,7 +6,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::root::Root;
+#[cfg(target_os = "linux")]
 use crate::source::cgroup::read_limits;
+#[cfg(target_os = "linux")]
 use crate::source::procfs::{parse_meminfo, parse_stat};
 
 /// A machine.
@@ -24,7 +26,21 @@ pub struct Host {
     pub memory_limit_mib: Option<f64>,
 }
 
+/// Looks at the machine; systems other than Linux set no limits that we know of.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn look(_root: &Root, _pid: &str) -> Host {
+    let cpus = std::thread::available_parallelism().ok();
+    Host {
+        os: if cfg!(windows) { "win32" } else { "darwin" },
+        vcpus: cpus.and_then(|cpus| u32::try_from(cpus.get()).ok()),
+        memory_mib: crate::source::sysinfo::total_memory_kib().map(mib_of_kib),
+        ..Host::default()
+    }
+}
+
 /// Looks at the machine, and at the limits of process `pid` (`self` for ours).
+#[cfg(target_os = "linux")]
 #[must_use]
 pub fn look(root: &Root, pid: &str) -> Host {
     let mut buffer = Vec::new();
@@ -54,6 +70,7 @@ pub fn look(root: &Root, pid: &str) -> Host {
     }
 }
 
+#[cfg(target_os = "linux")]
 /// CPUs that a process may run on, by `Cpus_allowed_list`… which a recorded tree has too.
 fn affinity_cpus(root: &Root, pid: &str) -> Option<u64> {
     let status = root.text(&format!("/proc/{pid}/status"))?;
@@ -88,7 +105,7 @@ impl Host {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 

@@ -16,7 +16,7 @@ use thiserror::Error;
 use crate::allocation::allocation;
 use crate::catalog::{Catalog, Settings};
 use crate::cloud::{self, CloudInfo};
-use crate::companion::{Companion, CompanionError};
+use crate::companion::{self, Companion, CompanionError};
 use crate::config::{Backend, Config};
 use crate::frame::{CombinedOptions, Frame, FrameError, combined};
 use crate::history::History;
@@ -156,7 +156,8 @@ impl Session {
                 track_processes: metadata.track_processes,
                 track_system: metadata.track_system,
                 // One that this system does not have was that of another.
-                backend: Backend::from_name(&metadata.resource_tracker.implementation).unwrap_or(Backend::BEST),
+                backend: Backend::from_name(&metadata.resource_tracker.implementation)
+                    .unwrap_or(Backend::BEST),
                 ..Config::default()
             },
             pid: metadata.pid,
@@ -224,7 +225,12 @@ impl Session {
         if self.stop_time.is_some() || !matches!(self.life, Life::New) {
             return Err(SessionError::Stopped);
         }
-        if let Some(program) = &self.plan.companion {
+        let companion = self.plan.companion.as_ref();
+        if companion.is_some() && !companion::IS_AVAILABLE {
+            self.warnings
+                .push("no sampler in a process of its own on this system: it is a thread".to_owned());
+        }
+        if let Some(program) = companion.filter(|_| companion::IS_AVAILABLE) {
             let (companion, rows) = Companion::start(program, &self.plan)?;
             self.start_time = Some(companion.start_time);
             let followed =

@@ -82,7 +82,10 @@ impl SystemReading {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "exact below 2^53 ns, 104 days of one CPU; then to the microsecond")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "exact below 2^53 ns, 104 days of one CPU; then to the microsecond"
+)]
 pub(crate) fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }

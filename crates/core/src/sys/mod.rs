@@ -3,6 +3,8 @@
 //! Each function is one call with its reason; decisions are made by the callers. What a system does not have is an
 //! empty type or `None` there, so that callers read the same everywhere.
 
+#[cfg(not(target_os = "linux"))]
+mod absent;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "macos")]
@@ -12,6 +14,8 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 
+#[cfg(not(target_os = "linux"))]
+pub use absent::*;
 #[cfg(target_os = "linux")]
 pub use linux::*;
 #[cfg(target_os = "macos")]

@@ -1,10 +1,14 @@
 //! Calls that Linux and macOS share.
-#![expect(unsafe_code, reason = "clocks by number, signal masks, localtime_r and fork have no safe wrapper here")]
+#![expect(
+    unsafe_code,
+    reason = "clocks by number, signal masks, localtime_r and fork have no safe wrapper here"
+)]
 
-use std::fs::File;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 
 use super::Ending;
 
@@ -157,6 +161,63 @@ pub fn duplicate(descriptor: i32) -> io::Result<File> {
     }
     // SAFETY: the call succeeded, so this descriptor is open and nobody else's.
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// A file that only its owner may read.
+pub fn for_owner(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.mode(0o600)
+}
+
+/// A folder that only its owner may enter.
+#[must_use]
+pub fn folder_for_owner() -> DirBuilder {
+    let mut folder = DirBuilder::new();
+    folder.mode(0o700);
+    folder
+}
+
+/// A file that is opened under its own name, not where a link leads.
+pub fn without_links(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.custom_flags(libc::O_NOFOLLOW)
+}
+
+/// Whether it is a FIFO.
+#[must_use]
+pub fn is_fifo(found: &Metadata) -> bool {
+    found.file_type().is_fifo()
+}
+
+/// Whether a file is ours, or the administrator's.
+#[must_use]
+pub fn is_own_file(found: &Metadata) -> bool {
+    found.uid() == rustix::process::geteuid().as_raw() || found.uid() == 0
+}
+
+/// As the system says that links lead in a circle.
+#[must_use]
+pub fn too_many_links() -> io::Error {
+    rustix::io::Errno::LOOP.into()
+}
+
+/// A stream that was closed when we started must not become the number of a file that we open, where text meant for a
+/// terminal would then go. Close-on-exec: the job finds it closed, as it would have without us.
+pub fn fill_standard_streams() {
+    use rustix::fs::{Mode, OFlags};
+    loop {
+        let Ok(fd) = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
+            return;
+        };
+        if fd.as_raw_fd() > 2 {
+            return;
+        }
+        std::mem::forget(fd);
+    }
+}
+
+/// Who started us.
+#[must_use]
+pub fn parent_id() -> Option<u32> {
+    Some(std::os::unix::process::parent_id())
 }
 
 /// Bytes in a page of memory.

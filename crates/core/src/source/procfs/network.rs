@@ -27,8 +27,9 @@ impl Source for NetworkSource {
         const PATH: &str = "/proc/net/dev";
         let text = self.file.text(root, PATH, Shape::Records)?;
         let interfaces: Vec<_> = parse_net_dev(text).collect::<Result<_, _>>().map_err(unparsed(PATH))?;
-        let counts =
-            self.picks.of(interfaces.iter().map(|interface| interface.name), |names| interfaces_that_count(root, names));
+        let counts = self.picks.of(interfaces.iter().map(|interface| interface.name), |names| {
+            interfaces_that_count(root, names)
+        });
         let real =
             interfaces.iter().zip(counts).filter(|(_, counts)| **counts).map(|(interface, _)| Device {
                 name: interface.name.into(),

@@ -73,10 +73,10 @@ fn once_each(disks: &[Disk], key: impl Fn(&Disk) -> String) -> impl Iterator<Ite
 fn traffic(disks: &[Disk]) -> Vec<Device> {
     let devices = once_each(disks, platform::device_of);
     devices
-        .map(|(device, disk)| {
+        .map(|(_, disk)| {
             let usage = disk.usage();
             Device {
-                name: device.into_bytes().into(),
+                name: platform::name_of(disk).into_bytes().into(),
                 inbound: usage.total_read_bytes,
                 outbound: usage.total_written_bytes,
             }

@@ -185,8 +185,12 @@ impl Job {
     fn account(&mut self, system: &System, member: &Member, sampler: Sampler) -> Account {
         let known = self.ledger.account(member.pid, member.start_s).copied();
         let Some(spent) = platform::spent(member.pid) else {
-            let nothing =
-                Account { pid: member.pid, start_ticks: member.start_s, ppid: member.ppid, ..Account::default() };
+            let nothing = Account {
+                pid: member.pid,
+                start_ticks: member.start_s,
+                ppid: member.ppid,
+                ..Account::default()
+            };
             // It has ended since it was listed, or never was ours to look at.
             return Account { is_leaving: known.is_some(), ..known.unwrap_or(nothing) };
         };
@@ -198,7 +202,8 @@ impl Job {
         } else {
             self.is_storage_denied |= member.is_alive;
             let before = known.unwrap_or_default().spent;
-            (read_bytes, write_bytes) = (read_bytes.max(before.read_bytes), write_bytes.max(before.write_bytes));
+            (read_bytes, write_bytes) =
+                (read_bytes.max(before.read_bytes), write_bytes.max(before.write_bytes));
         }
         let mut own = spent.own;
         if let Sampler::InsideOf { pid, cpu_ns } = sampler

@@ -33,7 +33,8 @@ pub fn machine_cpu() -> Result<MachineCpu, SourceError> {
 /// Memory of the machine.
 pub fn machine_memory() -> Result<MachineMemory, SourceError> {
     const PATH: &str = "/proc/meminfo";
-    let info = parse_meminfo(&text(PATH)?).map_err(|source| SourceError::Parse { path: PATH.into(), source })?;
+    let info =
+        parse_meminfo(&text(PATH)?).map_err(|source| SourceError::Parse { path: PATH.into(), source })?;
     Ok(info.machine_memory())
 }
 
@@ -109,6 +110,11 @@ pub fn device_of(disk: &Disk) -> String {
     let name = Path::new(disk.name());
     let real = std::fs::canonicalize(name).unwrap_or_else(|_| name.to_owned());
     real.to_string_lossy().trim_start_matches("/dev/").to_owned()
+}
+
+/// As the kernel calls it.
+pub fn name_of(disk: &Disk) -> String {
+    device_of(disk)
 }
 
 /// A device is one pool of space.

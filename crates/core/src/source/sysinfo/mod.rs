@@ -118,11 +118,7 @@ pub(super) fn sources(table: &Table, with_system: bool) -> Sources {
 ///
 /// # Errors
 /// Where it is not there, has ended, or cannot be read.
-pub(super) fn follow(
-    table: &Table,
-    wanted: Wanted<'_>,
-    baseline: &Snapshot,
-) -> Result<Found, SourceError> {
+pub(super) fn follow(table: &Table, wanted: Wanted<'_>, baseline: &Snapshot) -> Result<Found, SourceError> {
     let mut job = job::Job::new(table, wanted.pid, wanted.config.children);
     job.read(baseline, &[], wanted.sampler)?;
     if !job.is_root_still_alive() {
@@ -158,6 +154,20 @@ pub(crate) fn command_of(pid: u32) -> Option<Vec<String>> {
         process.cmd().iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
     });
     words.filter(|words| !words.is_empty())
+}
+
+/// All memory of the machine.
+#[cfg_attr(target_os = "linux", expect(dead_code, reason = "Linux's own is used there"))]
+pub(crate) fn total_memory_kib() -> Option<u64> {
+    let mut system = new_system().ok()?;
+    system.refresh_memory();
+    Some(system.total_memory() / 1024).filter(|kib| *kib > 0)
+}
+
+/// Who started a process.
+#[cfg_attr(unix, expect(dead_code, reason = "these systems tell it of ourselves"))]
+pub(crate) fn parent_of(pid: u32) -> Option<u32> {
+    one_process(pid, listed(), |process| process.parent().map(Pid::as_u32)).flatten()
 }
 
 fn one_process<T>(
