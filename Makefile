@@ -37,6 +37,7 @@ test-browser: setup ## the report in a real browser
 	RESOURCE_TRACKER=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/resource-tracker tests/browser/run
 
 include python/python.mk
+include tests/platforms.mk
 
 bench: ## budgets: cost of a tick, of a run, of reading recordings
 	cargo bench -p resource-tracker --bench tick

@@ -13,14 +13,20 @@ use crate::snapshot::{Moment, Snapshot};
 
 #[cfg(target_os = "linux")]
 pub mod cgroup;
+mod partition;
 #[cfg(target_os = "linux")]
 pub mod procfs;
 #[cfg(target_os = "linux")]
 pub mod replay;
 pub mod sysinfo;
 
+pub use partition::is_partition;
+#[cfg(target_os = "linux")]
+pub use procfs::zfs_pools;
 #[cfg(target_os = "linux")]
 pub(crate) use procfs::{command_of, process_start};
+#[cfg(not(target_os = "linux"))]
+pub use sysinfo::zfs_pools;
 #[cfg(not(target_os = "linux"))]
 pub(crate) use sysinfo::{command_of, process_start};
 

@@ -138,9 +138,20 @@ impl JobObject {
 
     /// Never called.
     #[must_use]
-    pub const fn cpu_ns(&self) -> Option<u64> {
+    pub const fn totals(&self) -> Option<JobTotals> {
         match *self {}
     }
+}
+
+/// What a whole job has spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobTotals {
+    /// CPU time.
+    pub cpu_ns: u64,
+    /// Read.
+    pub read_bytes: u64,
+    /// Written.
+    pub write_bytes: u64,
 }
 
 /// Where signals arrive, and word of a child's end.

@@ -23,8 +23,8 @@ use windows_sys::Win32::System::Diagnostics::ToolHelp::{
 };
 use windows_sys::Win32::System::JobObjects::{
     AssignProcessToJobObject, CreateJobObjectW, JOB_OBJECT_LIMIT_BREAKAWAY_OK,
-    JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
-    JobObjectBasicAccountingInformation, JobObjectExtendedLimitInformation, QueryInformationJobObject,
+    JOBOBJECT_BASIC_AND_IO_ACCOUNTING_INFORMATION, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
+    JobObjectBasicAndIoAccountingInformation, JobObjectExtendedLimitInformation, QueryInformationJobObject,
     SetInformationJobObject,
 };
 use windows_sys::Win32::System::ProcessStatus::{
@@ -242,26 +242,41 @@ impl JobObject {
         if done == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// CPU time of all who are or were in it.
+    /// What all who are or were in it have spent.
     #[must_use]
-    pub fn cpu_ns(&self) -> Option<u64> {
-        let mut account = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
+    pub fn totals(&self) -> Option<JobTotals> {
+        let mut account = JOBOBJECT_BASIC_AND_IO_ACCOUNTING_INFORMATION::default();
         let size = u32::try_from(mem::size_of_val(&account)).ok()?;
         // SAFETY: an open job object, and a structure of the class and size that are named.
         let done = unsafe {
             QueryInformationJobObject(
                 self.0.as_raw_handle(),
-                JobObjectBasicAccountingInformation,
+                JobObjectBasicAndIoAccountingInformation,
                 (&raw mut account).cast(),
                 size,
                 ptr::null_mut(),
             )
         };
         // One that nobody was ever in counts nothing, and neither does one that is only there in name.
-        (done != 0 && account.TotalProcesses > 0).then_some(())?;
-        let steps = account.TotalUserTime.checked_add(account.TotalKernelTime)?;
-        u64::try_from(steps).ok()?.checked_mul(NS_PER_STEP)
+        (done != 0 && account.BasicInfo.TotalProcesses > 0).then_some(())?;
+        let steps = account.BasicInfo.TotalUserTime.checked_add(account.BasicInfo.TotalKernelTime)?;
+        Some(JobTotals {
+            cpu_ns: u64::try_from(steps).ok()?.checked_mul(NS_PER_STEP)?,
+            read_bytes: account.IoInfo.ReadTransferCount,
+            write_bytes: account.IoInfo.WriteTransferCount,
+        })
     }
+}
+
+/// What a whole job has spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobTotals {
+    /// CPU time.
+    pub cpu_ns: u64,
+    /// Read, from files and from whatever else is read so.
+    pub read_bytes: u64,
+    /// Written, likewise.
+    pub write_bytes: u64,
 }
 
 /// Starts a command that waits for [`resume`].

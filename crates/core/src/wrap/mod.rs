@@ -80,7 +80,11 @@ impl WrapError {
     #[must_use]
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::NotFound { .. } if cfg!(windows) => {
+                Some("is it spelled right, and on PATH? A shell line needs `cmd /c …`")
+            }
             Self::NotFound { .. } => Some("is it spelled right, and on PATH? A shell line needs `sh -c '…'`"),
+            Self::NotExecutable { .. } if cfg!(windows) => Some("name its interpreter: `run -- python FILE`"),
             Self::NotExecutable { .. } => {
                 Some("`chmod +x` it, or name its interpreter: `run -- python FILE`")
             }

@@ -16,7 +16,7 @@ mod space;
 mod stat;
 mod text;
 
-pub use disks::{DisksSource, is_partition};
+pub use disks::DisksSource;
 pub use diskstats::{SECTOR_BYTES, parse_diskstats};
 pub use machine::{CpuSource, MemorySource, PressureSource, ProcessesSource};
 pub use meminfo::{Meminfo, parse_meminfo};

@@ -31,7 +31,8 @@ impl Source for DisksSource {
             }
             none => none.insert(list()?),
         };
-        snapshot.disks = Some(traffic(disks));
+        // No disk at all is a list that could not be made, not a machine without one.
+        snapshot.disks = Some(traffic(disks)).filter(|disks| !disks.is_empty());
         snapshot.space = DiskSpace::total(spaces(disks).map(|(_, space)| space));
         Ok(())
     }
@@ -56,6 +57,15 @@ pub fn file_systems(root: &Root) -> Result<Vec<(String, DiskSpace)>, SourceError
     let disks = list()?;
     let found = spaces(&disks);
     Ok(found.map(|(disk, space)| (disk.mount_point().to_string_lossy().into_owned(), space)).collect())
+}
+
+/// Pools of ZFS, which are told from other file systems on Linux alone.
+///
+/// # Errors
+/// None here.
+#[cfg(not(target_os = "linux"))]
+pub const fn zfs_pools(_root: &Root) -> Result<Vec<(String, DiskSpace)>, SourceError> {
+    Ok(Vec::new())
 }
 
 /// Once a device, in the order of the mounts.

@@ -57,6 +57,13 @@ impl Member {
     }
 }
 
+/// Memory of all members together.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    memory_kib: u64,
+    rss_kib: u64,
+}
+
 /// A job that is followed.
 #[derive(Debug)]
 pub struct Job {
@@ -75,6 +82,9 @@ pub struct Job {
     has_storage: bool,
     is_storage_denied: bool,
     ended: Option<Ended>,
+    /// What the job held when its root was last seen alive, and the most since the last row.
+    level: Option<Level>,
+    peak_kib: Option<u64>,
     /// No look at pages before this.
     rest_until: Option<Instant>,
 }
@@ -95,6 +105,8 @@ impl Job {
             has_storage: false,
             is_storage_denied: false,
             ended: None,
+            level: None,
+            peak_kib: None,
             rest_until: None,
         }
     }
@@ -182,6 +194,16 @@ impl Job {
         self.rest_until = Some(began + began.elapsed().saturating_mul(REST));
     }
 
+    fn look_at_memory(&mut self) {
+        let alive = || self.members.iter().filter(|member| member.is_alive);
+        let level = Level {
+            memory_kib: alive().map(Member::memory_kib).sum(),
+            rss_kib: alive().map(|member| member.rss_kib).sum(),
+        };
+        self.peak_kib = self.peak_kib.max(Some(level.memory_kib));
+        self.level = Some(level);
+    }
+
     fn account(&mut self, system: &System, member: &Member, sampler: Sampler) -> Account {
         let known = self.ledger.account(member.pid, member.start_s).copied();
         let Some(spent) = platform::spent(member.pid) else {
@@ -249,6 +271,10 @@ impl Job {
         Some(Account { pid: self.pid, spent: totals(times, storage), is_leaving: false, ..known })
     }
 
+    fn counted_storage_bytes(&self) -> Option<(u64, u64)> {
+        self.counter.as_ref().and_then(|(_, counter)| counter.storage_bytes())
+    }
+
     fn cpu_time(&mut self) -> CpuTime {
         let seen_ns = self.ledger.totals().cpu_ns.saturating_sub(self.seen_before_ns);
         let begin_ns = Moment::now().monotonic_ns;
@@ -267,20 +293,24 @@ impl Job {
     fn reading(&mut self) -> JobReading {
         let cpu = self.cpu_time();
         let totals = self.ledger.totals();
+        let counted = self.counted_storage_bytes();
         let alive = || self.members.iter().filter(|member| member.is_alive);
         let children = alive().filter(|member| member.pid != self.pid).count() as u64;
-        let is_known = alive().next().is_some();
         JobReading {
             pid: self.pid,
             children: self.with_children.then_some(children),
             cpu,
             user_ticks: totals.user_ticks,
             system_ticks: totals.system_ticks,
-            read_bytes: self.has_storage.then_some(totals.read_bytes),
-            write_bytes: self.has_storage.then_some(totals.write_bytes),
+            read_bytes: self.has_storage.then_some(totals.read_bytes).max(counted.map(|(read, _)| read)),
+            write_bytes: self
+                .has_storage
+                .then_some(totals.write_bytes)
+                .max(counted.map(|(_, written)| written)),
             major_faults: totals.major_faults,
-            memory_kib: is_known.then(|| alive().map(Member::memory_kib).sum()),
-            rss_kib: is_known.then(|| alive().map(|member| member.rss_kib).sum()),
+            memory_kib: self.level.map(|level| level.memory_kib),
+            memory_peak_kib: self.peak_kib,
+            rss_kib: self.level.map(|level| level.rss_kib),
             ..JobReading::default()
         }
     }
@@ -302,7 +332,11 @@ impl FollowedJob for Job {
         accounts.extend(self.last_account());
         accounts.sort_unstable_by_key(|account| account.pid);
         self.ledger.settle(&accounts, reaped);
-        self.look_at_pages();
+        // Once the root has ended, what is left of the tree says nothing about what the job needs.
+        if self.root_member().is_some_and(|root| root.is_alive) {
+            self.look_at_pages();
+            self.look_at_memory();
+        }
         Ok(self.reading())
     }
 
@@ -310,7 +344,9 @@ impl FollowedJob for Job {
         self.ended = Some(ended);
     }
 
-    fn start_interval(&mut self) {}
+    fn start_interval(&mut self) {
+        self.peak_kib = None;
+    }
 
     fn is_root_still_alive(&self) -> bool {
         let start_s = self.root_member().map(|root| root.start_s);
@@ -325,7 +361,8 @@ impl FollowedJob for Job {
     }
 
     fn unreceived_cpu_ns(&self) -> u64 {
-        self.ledger.unreceived_cpu_ns()
+        // What counts the whole job misses nobody.
+        if self.counted_storage_bytes().is_some() { 0 } else { self.ledger.unreceived_cpu_ns() }
     }
 
     fn is_io_denied(&self) -> bool {

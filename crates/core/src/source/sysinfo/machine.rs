@@ -86,6 +86,9 @@ impl Source for NetworkSource {
                 outbound: traffic.total_transmitted(),
             })
             .collect();
+        if all.is_empty() {
+            return Err(SourceError::Unsupported { path: "network interfaces".into() });
+        }
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let names: Vec<Box<[u8]>> = all.iter().map(|device| device.name.clone()).collect();
         let mut counts = platform::interfaces_that_count(root, &names).into_iter();

@@ -32,6 +32,8 @@ use crate::root::Root;
 use crate::snapshot::Snapshot;
 
 pub use disks::file_systems;
+#[cfg(not(target_os = "linux"))]
+pub use disks::zfs_pools;
 pub use reading::{process, system};
 
 use super::Sources;
