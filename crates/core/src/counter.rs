@@ -120,7 +120,6 @@ impl TreeCounter {
 
     /// Bytes read and written so far, of which none of these knows.
     #[must_use]
-    #[expect(clippy::unused_self, reason = "as the counters of other systems, which know")]
     pub const fn storage_bytes(&self) -> Option<(u64, u64)> {
         None
     }

@@ -467,6 +467,7 @@ mod tests {
         assert_eq!(ids(&history), ["bb22", "cc33", "aa11"]);
     }
 
+    #[cfg(unix)]
     #[test]
     fn runs_are_private() {
         use std::os::unix::fs::PermissionsExt as _;
@@ -567,6 +568,7 @@ mod tests {
         assert_eq!(fs::read_dir(history.directory()).unwrap().count(), 0);
     }
 
+    #[cfg(unix)]
     #[test]
     fn the_directory_follows_the_users_environment() {
         let with = |pairs: &'static [(&str, &str)]| {

@@ -172,7 +172,8 @@ fn follow_links(path: &Path) -> io::Result<PathBuf> {
     Err(sys::too_many_links())
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::FileTypeExt as _;
 

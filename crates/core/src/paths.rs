@@ -70,7 +70,8 @@ pub fn folder(purpose: Purpose) -> Option<PathBuf> {
     Convention::HERE.folder(purpose, |name| std::env::var_os(name))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 

@@ -29,7 +29,6 @@ impl TreeCounter {
 
     /// As the recording names it.
     #[must_use]
-    #[expect(clippy::unused_self, reason = "as Linux's counters, of which there are several")]
     pub const fn name(&self) -> &'static str {
         "job object"
     }
@@ -37,12 +36,12 @@ impl TreeCounter {
     /// All CPU time so far.
     #[must_use]
     pub fn read_ns(&self, _root: &Root) -> Option<u64> {
-        self.0.totals().map(|totals| totals.cpu_ns)
+        self.0.cpu_ns()
     }
 
     /// All bytes read and written so far.
     #[must_use]
     pub fn storage_bytes(&self) -> Option<(u64, u64)> {
-        self.0.totals().map(|totals| (totals.read_bytes, totals.write_bytes))
+        self.0.transferred_bytes()
     }
 }

@@ -138,20 +138,15 @@ impl JobObject {
 
     /// Never called.
     #[must_use]
-    pub const fn totals(&self) -> Option<JobTotals> {
+    pub const fn cpu_ns(&self) -> Option<u64> {
         match *self {}
     }
-}
 
-/// What a whole job has spent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobTotals {
-    /// CPU time.
-    pub cpu_ns: u64,
-    /// Read.
-    pub read_bytes: u64,
-    /// Written.
-    pub write_bytes: u64,
+    /// Never called.
+    #[must_use]
+    pub const fn transferred_bytes(&self) -> Option<(u64, u64)> {
+        match *self {}
+    }
 }
 
 /// Where signals arrive, and word of a child's end.

@@ -23,7 +23,8 @@ use windows_sys::Win32::System::Diagnostics::ToolHelp::{
 };
 use windows_sys::Win32::System::JobObjects::{
     AssignProcessToJobObject, CreateJobObjectW, JOB_OBJECT_LIMIT_BREAKAWAY_OK,
-    JOBOBJECT_BASIC_AND_IO_ACCOUNTING_INFORMATION, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
+    JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, JOBOBJECT_BASIC_AND_IO_ACCOUNTING_INFORMATION,
+    JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JobObjectBasicAccountingInformation,
     JobObjectBasicAndIoAccountingInformation, JobObjectExtendedLimitInformation, QueryInformationJobObject,
     SetInformationJobObject,
 };
@@ -242,41 +243,43 @@ impl JobObject {
         if done == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// What all who are or were in it have spent.
+    /// CPU time of all who are or were in it.
     #[must_use]
-    pub fn totals(&self) -> Option<JobTotals> {
-        let mut account = JOBOBJECT_BASIC_AND_IO_ACCOUNTING_INFORMATION::default();
-        let size = u32::try_from(mem::size_of_val(&account)).ok()?;
-        // SAFETY: an open job object, and a structure of the class and size that are named.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        let account: JOBOBJECT_BASIC_ACCOUNTING_INFORMATION =
+            self.query(JobObjectBasicAccountingInformation)?;
+        // One that nobody was ever in counts nothing, and neither does one that is only there in name.
+        (account.TotalProcesses > 0).then_some(())?;
+        let steps = account.TotalUserTime.checked_add(account.TotalKernelTime)?;
+        u64::try_from(steps).ok()?.checked_mul(NS_PER_STEP)
+    }
+
+    /// What all who are or were in it have read and written, to files and to whatever else is written so.
+    #[must_use]
+    pub fn transferred_bytes(&self) -> Option<(u64, u64)> {
+        let account: JOBOBJECT_BASIC_AND_IO_ACCOUNTING_INFORMATION =
+            self.query(JobObjectBasicAndIoAccountingInformation)?;
+        (account.BasicInfo.TotalProcesses > 0).then_some(())?;
+        Some((account.IoInfo.ReadTransferCount, account.IoInfo.WriteTransferCount))
+    }
+
+    /// One of the structures of integers that a job object fills; `None` where the system does not know it.
+    fn query<T: Default>(&self, class: i32) -> Option<T> {
+        let mut found = T::default();
+        let size = u32::try_from(mem::size_of::<T>()).ok()?;
+        // SAFETY: an open job object, and a structure of the size that is named. One of another class than named has
+        // another size, and is refused.
         let done = unsafe {
             QueryInformationJobObject(
                 self.0.as_raw_handle(),
-                JobObjectBasicAndIoAccountingInformation,
-                (&raw mut account).cast(),
+                class,
+                (&raw mut found).cast(),
                 size,
                 ptr::null_mut(),
             )
         };
-        // One that nobody was ever in counts nothing, and neither does one that is only there in name.
-        (done != 0 && account.BasicInfo.TotalProcesses > 0).then_some(())?;
-        let steps = account.BasicInfo.TotalUserTime.checked_add(account.BasicInfo.TotalKernelTime)?;
-        Some(JobTotals {
-            cpu_ns: u64::try_from(steps).ok()?.checked_mul(NS_PER_STEP)?,
-            read_bytes: account.IoInfo.ReadTransferCount,
-            write_bytes: account.IoInfo.WriteTransferCount,
-        })
+        (done != 0).then_some(found)
     }
-}
-
-/// What a whole job has spent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobTotals {
-    /// CPU time.
-    pub cpu_ns: u64,
-    /// Read, from files and from whatever else is read so.
-    pub read_bytes: u64,
-    /// Written, likewise.
-    pub write_bytes: u64,
 }
 
 /// Starts a command that waits for [`resume`].

@@ -31,8 +31,12 @@ impl Source for DisksSource {
             }
             none => none.insert(list()?),
         };
-        // No disk at all is a list that could not be made, not a machine without one.
-        snapshot.disks = Some(traffic(disks)).filter(|disks| !disks.is_empty());
+        let found = traffic(disks);
+        if found.is_empty() {
+            // A list that could not be made, not a machine without a disk.
+            return Err(SourceError::Unsupported { path: "disks".into() });
+        }
+        snapshot.disks = Some(found);
         snapshot.space = DiskSpace::total(spaces(disks).map(|(_, space)| space));
         Ok(())
     }
