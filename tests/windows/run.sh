@@ -9,9 +9,16 @@ mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 
 # Debian's cargo and rustc, not rustup's: only they come with the sources of the standard library as a package.
-PATH=/usr/bin:/bin RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$folder" \
-    /usr/bin/cargo build --manifest-path "$here/../../Cargo.toml" -p resource-tracker-cli \
-    -Zbuild-std=std,panic_abort --target x86_64-pc-windows-gnu
+cargo() {
+    PATH=/usr/bin:/bin RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$folder" \
+        /usr/bin/cargo "$@" -Zbuild-std=std,panic_abort --target x86_64-pc-windows-gnu
+}
+cd "$here/../.."
+cargo build -p resource-tracker-cli
+tests=$(cargo test -p resource-tracker --lib --no-run --message-format=json |
+    python3 -c 'import json, sys
+made = [json.loads(line) for line in sys.stdin]
+print(*[message["executable"] for message in made if message.get("executable")])')
 
 run=$folder/wine
 mkdir -p "$run"
@@ -22,6 +29,10 @@ unset XDG_DATA_HOME XDG_CONFIG_HOME XDG_CACHE_HOME
 cd "$run"
 rm -f run.json.gz
 timeout 120 wine wineboot -i >/dev/null 2>&1
+
+# The core's own tests, from where its fixtures are.
+cp "$tests" core-tests.exe
+(cd "$here/../../crates/core" && timeout 300 wine "$run/core-tests.exe" --quiet)
 
 # tracker ARGUMENTS…: runs the command, with its streams in out and err (line ends as ours) and its exit code in code.
 tracker() {
