@@ -40,6 +40,7 @@ include python/python.mk
 include python/metaflow_tests/metaflow.mk
 include r/r.mk
 include tests/docs/docs.mk
+include tests/platforms.mk
 
 bench: ## budgets: cost of a tick, of a run, of reading recordings
 	cargo bench -p resource-tracker --bench tick

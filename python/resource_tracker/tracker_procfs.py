@@ -1,4 +1,4 @@
-"""Single looks at a process or the machine, read from `/proc`."""
+"""Single looks at a process or the machine, read from `/proc` where there is one."""
 
 from __future__ import annotations
 

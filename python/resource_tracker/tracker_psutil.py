@@ -1,7 +1,32 @@
-"""The same looks under the name of the original's second implementation; psutil is not needed."""
+"""Single looks at a process or the machine as every system can be asked; psutil is not needed."""
 
 from __future__ import annotations
 
-from .tracker_procfs import get_process_stats, get_system_stats
+import os
+
+from . import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
 
 __all__ = ["get_process_stats", "get_system_stats"]
+
+
+def get_process_stats(pid: Optional[int] = None, children: bool = True) -> dict[str, Any]:
+    """Totals so far of a process (this one by default) and, with `children`, of its descendants.
+
+    >>> stats = get_process_stats()
+    >>> stats["memory"] > 0
+    True
+    """
+    return _native.process_stats(os.getpid() if pid is None else pid, children, "sysinfo")
+
+
+def get_system_stats() -> dict[str, Any]:
+    """Levels of the machine and totals since it was started, disk by disk and mount by mount.
+
+    >>> sorted(get_system_stats())[:3]
+    ['disk_space_free_gb', 'disk_space_total_gb', 'disk_space_used_gb']
+    """
+    return _native.system_stats("sysinfo")

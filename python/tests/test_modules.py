@@ -56,6 +56,21 @@ def test_every_example_runs() -> None:
     assert ran >= 30, ran
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no figure for some columns")
+def test_both_implementations_give_the_same_keys_and_only_numbers() -> None:
+    from resource_tracker import tracker_procfs, tracker_psutil
+
+    one, other = tracker_procfs.get_process_stats(), tracker_psutil.get_process_stats()
+    assert list(one) == list(other)
+    assert [key for key, value in other.items() if not isinstance(value, (int, float))] == []
+    one, other = tracker_procfs.get_system_stats(), tracker_psutil.get_system_stats()
+    assert list(one) == list(other)
+    disks, spaces = other.pop("disk_stats"), other.pop("disk_spaces")
+    assert disks and spaces
+    for group in [other, *disks.values(), *spaces.values()]:
+        assert [key for key, value in group.items() if not isinstance(value, (int, float))] == []
+
+
 def test_the_wheel_needs_nothing_and_knows_the_extra() -> None:
     from importlib.metadata import metadata
 

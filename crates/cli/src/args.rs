@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use resource_tracker::config::{Config, CpuSource, Interval};
+use resource_tracker::config::{Backend, Config, CpuSource, Interval};
 use resource_tracker::stats::{Aggregate, Spec};
 
 /// What a batch job really used, and what to run it on next time.
@@ -340,6 +340,9 @@ pub struct RecordArgs {
     /// Where CPU time may come from; for tests
     #[arg(long, hide = true, value_enum, default_value = "best", env = "RESOURCE_TRACKER_CPU_SOURCE")]
     pub cpu_source: CpuSourceArg,
+    /// What reads this system: procfs or sysinfo [default: the best there is]
+    #[arg(long, value_name = "NAME", env = Backend::VARIABLE, default_value = Backend::BEST.name(), hide_default_value = true, value_parser = backend)]
+    pub backend: Backend,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -361,6 +364,7 @@ impl RecordArgs {
                 CpuSourceArg::Cgroup => CpuSource::Cgroup,
                 CpuSourceArg::Procfs => CpuSource::Procfs,
             },
+            backend: self.backend,
             ..Config::default()
         }
     }
@@ -389,6 +393,9 @@ pub struct PrintArgs {
     /// Time between two rows, 0.001 to 86400
     #[arg(short, long, value_name = "SECONDS", env = "RESOURCE_TRACKER_INTERVAL", default_value = "1", value_parser = interval, allow_hyphen_values = true)]
     pub interval: Interval,
+    /// What reads this system: procfs or sysinfo [default: the best there is]
+    #[arg(long, value_name = "NAME", env = Backend::VARIABLE, default_value = Backend::BEST.name(), hide_default_value = true, value_parser = backend)]
+    pub backend: Backend,
     /// Stop after this many rows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub samples: Option<u64>,
@@ -469,6 +476,10 @@ pub enum FormatArg {
 fn interval(text: &str) -> Result<Interval, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Interval::from_seconds(seconds).map_err(|error| format!("{error}\n\nhint: {}", error.hint()))
+}
+
+fn backend(text: &str) -> Result<Backend, String> {
+    Backend::from_name(text).map_err(|error| format!("{error}\n\nhint: {}", error.hint()))
 }
 
 fn spec(text: &str) -> Result<Spec, String> {

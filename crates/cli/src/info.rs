@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use resource_tracker::cloud::{CloudInfo, Discovery};
-use resource_tracker::config::CpuSource;
+use resource_tracker::config::{Backend, CpuSource};
 use resource_tracker::counter::TreeCounter;
 use resource_tracker::host;
 use resource_tracker::root::Root;
@@ -53,7 +53,7 @@ pub fn info(args: &InfoArgs) -> Result<u8, Failure> {
         server_info: host::look(&root, "self").server_info(),
         cloud_inferred: found.cloud.as_ref().is_some_and(|cloud| cloud.inferred),
         cloud_info: CloudInfo::new(&found),
-        cpu_source: counter.as_ref().map_or("procfs", TreeCounter::name),
+        cpu_source: counter.as_ref().map_or(Backend::BEST.name(), TreeCounter::name),
         sources,
     };
     if args.json { show::json(&info) } else { show::text(&text(&info)) }

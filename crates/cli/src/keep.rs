@@ -3,7 +3,6 @@
 //! Everything that can be refused is refused before the job starts. After that nothing here can fail the job: what
 //! cannot be written is a warning, and the rows stay in the journal.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -21,6 +20,7 @@ use resource_tracker::recording::{Head, Run, Status};
 use resource_tracker::root::Root;
 use resource_tracker::sampler::Sink;
 use resource_tracker::snapshot::Moment;
+use resource_tracker::sys;
 use resource_tracker::tracker::{State, Tracker};
 use resource_tracker::wrap::Done;
 
@@ -70,7 +70,7 @@ impl Keeper {
             id: Some(id.clone()),
             job: args.job.clone(),
             command,
-            host: rustix::system::uname().nodename().to_str().ok().map(str::to_owned),
+            host: sys::host_name(),
             tags: args.tags.iter().cloned().collect(),
             ..Run::default()
         };
@@ -230,10 +230,6 @@ fn write_file(output: Output, rows: &Rows, head: &Head) -> io::Result<()> {
 fn csv_sink(path: &Path, no_system: bool) -> io::Result<Box<dyn Sink>> {
     let tables: &'static [Table] =
         if no_system { &[Table::Process] } else { &[Table::System, Table::Process] };
-    let file = if path == Path::new("-") {
-        File::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?)
-    } else {
-        output::open_stream(path)?
-    };
+    let file = if path == Path::new("-") { sys::duplicate(2)? } else { output::open_stream(path)? };
     Ok(Box::new(RowSink::new(file, format!("`{}`", path.display()), RowFormat::CombinedCsv(tables))?))
 }

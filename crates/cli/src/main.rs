@@ -13,6 +13,7 @@ mod failure;
 mod figures;
 mod info;
 mod keep;
+#[cfg_attr(windows, path = "live_windows.rs")]
 mod live;
 mod manual;
 mod past;
@@ -45,13 +46,10 @@ fn main() -> std::process::ExitCode {
     std::process::ExitCode::from(command())
 }
 
-/// Signals whose action we change for ourselves, or the C library for its threads (32 and 33).
-const OURS: [i32; 4] = [libc::SIGPIPE, libc::SIGCHLD, 32, 33];
-
 /// Does what the arguments say; the exit status.
 fn command() -> u8 {
-    let ignored_at_start: Vec<i32> = OURS.into_iter().filter(|signal| sys::is_ignored(*signal)).collect();
-    fill_standard_streams();
+    let ignored_at_start = sys::ignored_at_start();
+    sys::fill_standard_streams();
     sys::share_one_heap();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let parser = Cli::command();
@@ -65,7 +63,7 @@ fn command() -> u8 {
         Err(error) => return show::usage(&error),
     };
     // From here on a reader that goes away is an error to be handled, not our end: a job may depend on us.
-    sys::ignore(libc::SIGPIPE);
+    sys::ignore_broken_pipes();
     let done = match cli.command {
         Command::Run(args) => run::run(&args, &ignored_at_start),
         Command::Attach(args) => run::attach(&args),
@@ -90,20 +88,5 @@ fn command() -> u8 {
     match done {
         Ok(code) => code,
         Err(failure) => show::failure(&failure),
-    }
-}
-
-/// A stream that was closed when we started must not become the number of a file that we open, where text meant
-/// for a terminal would then go. Close-on-exec: the job finds it closed, as it would have without us.
-fn fill_standard_streams() {
-    use rustix::fs::{Mode, OFlags};
-    loop {
-        let Ok(fd) = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
-            return;
-        };
-        if std::os::fd::AsRawFd::as_raw_fd(&fd) > 2 {
-            return;
-        }
-        std::mem::forget(fd);
     }
 }

@@ -1,7 +1,7 @@
 //! The history of runs: where it is, how a run is named; `list`, `show` and `rm`.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -108,7 +108,7 @@ impl Watched {
             read: 0,
             began: Instant::now(),
             shown_percent: None,
-            is_seen: rustix::termios::isatty(rustix::stdio::stderr()),
+            is_seen: std::io::stderr().is_terminal(),
         }
     }
 }

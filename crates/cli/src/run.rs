@@ -1,13 +1,11 @@
 //! `run`, `attach`, `process` and `system`.
 
-use std::fs::File;
-
 use resource_tracker::cloud;
 use resource_tracker::config::Config;
 use resource_tracker::export::JsonLines;
 use resource_tracker::metric::Table;
 use resource_tracker::sampler::Sink;
-use resource_tracker::sys::Ending;
+use resource_tracker::sys;
 use resource_tracker::wrap::{self, Beside, Done};
 
 use crate::account::Account;
@@ -28,11 +26,9 @@ pub fn run(args: &RunArgs, ignored_at_start: &[i32]) -> Result<u8, Failure> {
     let mut beside = Company::start(&args.record, &mut sinks);
     let done = wrap::run(&args.command, args.record.config(), sinks, ignored_at_start, &mut beside)?;
     beside.tell(keeper, &done);
-    Ok(match done.ending {
-        Some(Ending::Code(code)) => u8::try_from(code & 0xff).unwrap_or(1),
-        Some(Ending::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(255),
-        None => 0,
-    })
+    let status = wrap::exit_status(done.ending);
+    // Where a program may leave more than eight bits behind, so did the job; everything of ours is done here.
+    Ok(u8::try_from(status).unwrap_or_else(|_| std::process::exit(status)))
 }
 
 /// Follows a process.
@@ -113,15 +109,22 @@ impl Beside for Company<'_> {
     }
 }
 
+/// Nobody to follow.
+#[derive(Debug, thiserror::Error)]
+#[error("whoever started this command has ended")]
+struct Nobody;
+
 /// Prints rows of a process.
 pub fn process(args: &ProcessArgs) -> Result<u8, Failure> {
     let config = Config {
         children: !args.no_children,
         track_system: false,
         interval: args.print.interval,
+        backend: args.print.backend,
         ..Config::default()
     };
-    let pid = args.pid.unwrap_or_else(std::os::unix::process::parent_id);
+    let nobody = || Failure::new(Nobody, Some("name a process with --pid"));
+    let pid = args.pid.or_else(sys::parent_id).ok_or_else(nobody)?;
     wrap::attach(pid, config, printer(&args.print, Table::Process)?, &mut ())
         .map_err(Failure::without_a_job)?;
     Ok(0)
@@ -129,16 +132,17 @@ pub fn process(args: &ProcessArgs) -> Result<u8, Failure> {
 
 /// Prints rows of the machine.
 pub fn system(args: &SystemArgs) -> Result<u8, Failure> {
-    let config = Config { track_processes: false, interval: args.print.interval, ..Config::default() };
+    let PrintArgs { interval, backend, .. } = args.print;
+    let config = Config { track_processes: false, interval, backend, ..Config::default() };
     wrap::watch_machine(config, printer(&args.print, Table::System)?).map_err(Failure::without_a_job)?;
     Ok(0)
 }
 
 fn printer(args: &PrintArgs, table: Table) -> Result<Vec<Box<dyn Sink>>, Failure> {
-    let opened = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(std::io::Error::from);
+    let opened = sys::duplicate(1);
     let format = if args.json { RowFormat::Json(JsonLines::new(table)) } else { RowFormat::Csv(table) };
     let sink = opened
-        .and_then(|stdout| RowSink::new(File::from(stdout), "standard output".to_owned(), format))
+        .and_then(|stdout| RowSink::new(stdout, "standard output".to_owned(), format))
         .map_err(|error| Failure::new(error, None))?;
     Ok(vec![Box::new(sink.until(args.samples))])
 }

@@ -6,11 +6,12 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, Command};
+use resource_tracker::paths::{Convention, Purpose};
+use resource_tracker::sys;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -20,7 +21,7 @@ use crate::show::{self, Table};
 /// The project's file, in the folder where the command is given or above it in the same repository.
 const PROJECT_FILE: &str = "resource-tracker.toml";
 /// The user's file, below the configuration directory.
-const USER_FILE: &str = "resource-tracker/config.toml";
+const USER_FILE: &str = "config.toml";
 /// The commands that settings are for.
 const COMMANDS: [&str; 2] = ["run", "attach"];
 
@@ -172,9 +173,7 @@ fn is_usable(arg: &Arg, words: &[String]) -> bool {
 }
 
 fn user_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
-    Some(folder.join(USER_FILE))
+    Some(Convention::HERE.folder(Purpose::Config, variable)?.join(USER_FILE))
 }
 
 /// From here up to the top of the repository; outside of one only here. What belongs to another user is not a
@@ -183,8 +182,7 @@ fn project_file() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     let top = here.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&here);
     let folders = here.ancestors().take_while(|folder| folder.starts_with(top));
-    let own = rustix::process::geteuid().as_raw();
-    let is_ours = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.uid() == own || file.uid() == 0);
+    let is_ours = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| sys::is_own_file(&file));
     folders.map(|folder| folder.join(PROJECT_FILE)).find(is_ours)
 }
 

@@ -39,7 +39,7 @@ pub fn warning(text: &str) {
 
 /// Where long work is; only for somebody who watches.
 pub fn progress(text: &str) {
-    if rustix::termios::isatty(rustix::stdio::stderr()) {
+    if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
         print_error(&format!("{text}…\n"));
     }
 }

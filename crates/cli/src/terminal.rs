@@ -1,7 +1,7 @@
 //! What a stream can show: colours, bars, nothing but text.
 
 use std::fmt;
-use std::os::fd::AsFd;
+use std::io::IsTerminal;
 
 /// How text is dressed for one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,9 +21,9 @@ pub enum Tone {
 
 impl Style {
     /// As this stream and the environment allow: dressed only for somebody who looks, and never against `NO_COLOR`.
-    pub fn of(stream: impl AsFd, variable: impl Fn(&str) -> Option<String>) -> Self {
+    pub fn of(stream: &impl IsTerminal, variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-        if !rustix::termios::isatty(stream) || set("TERM").is_none_or(|term| term == "dumb") {
+        if !stream.is_terminal() || set("TERM").is_none_or(|term| term == "dumb") {
             return Self::default();
         }
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
@@ -34,12 +34,12 @@ impl Style {
 
     /// As standard error and the environment allow.
     pub fn of_stderr() -> Self {
-        Self::of(rustix::stdio::stderr(), |name| std::env::var(name).ok())
+        Self::of(&std::io::stderr(), |name| std::env::var(name).ok())
     }
 
     /// As standard output and the environment allow.
     pub fn of_stdout() -> Self {
-        Self::of(rustix::stdio::stdout(), |name| std::env::var(name).ok())
+        Self::of(&std::io::stdout(), |name| std::env::var(name).ok())
     }
 
     /// The text in a tone, where colours are shown.
@@ -61,7 +61,7 @@ mod tests {
     fn what_is_no_terminal_gets_plain_text() {
         let file = tempfile::tempfile().unwrap();
         let everything = |name: &str| Some(if name == "NO_COLOR" { "" } else { "xterm.UTF-8" }.to_owned());
-        assert_eq!(Style::of(file, everything), Style::default());
+        assert_eq!(Style::of(&file, everything), Style::default());
         assert_eq!(Style::default().tone(Tone::Bad, "x"), "x");
     }
 }

@@ -57,6 +57,30 @@ while True:
 ";
 
 #[test]
+fn the_portable_backend_runs_a_job_by_the_same_rules() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("run.json.gz");
+    let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sh -c 'echo out; exit 3'";
+    let output = run(
+        home.path(),
+        &["--backend", "sysinfo", "-o", file.to_str().unwrap(), "-i", "0.1"],
+        &["sh", "-c", busy],
+    );
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), b"out\n".as_slice()));
+    let recording = load(&file);
+    assert_eq!(recording["metadata"]["resource_tracker"]["implementation"], "sysinfo");
+    assert_eq!(recording["run"]["cpu_source"], "sysinfo");
+    let rows = recording["process_metrics"].as_array().unwrap();
+    let cpu_s: f64 =
+        rows.iter().map(|row| row["utime"].as_f64().unwrap() + row["stime"].as_f64().unwrap()).sum();
+    assert!(cpu_s > 0.05, "{cpu_s} s of CPU time in {} rows", rows.len());
+    assert!(rows.iter().all(|row| row["memory"].as_f64().is_some_and(|kib| kib > 100.0)), "{rows:?}");
+    let wrong = run(home.path(), &["--backend", "psutil"], &["true"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong).contains("there is no backend `psutil` here"), "{}", text(&wrong));
+}
+
+#[test]
 fn the_exit_status_is_the_jobs() {
     let home = open_folder();
     let plain = home.path().join("plain");

@@ -243,7 +243,9 @@ fn full_screen(prefix: &str, program: &str, keys: &[&str], quit: &[&str]) -> Vec
     terminal.wait_for(|screen| screen.contains("line 5 of the file"));
     let mut screens = vec![terminal.settled()];
     for key in keys {
+        let before = terminal.screen();
         terminal.keys(&[key]);
+        terminal.wait_for(|screen| screen != before);
         screens.push(terminal.settled());
     }
     terminal.keys(quit);

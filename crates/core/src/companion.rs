@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -25,16 +25,21 @@ use crate::allocation::allocation;
 use crate::config::{Config, ConfigError, Interval};
 use crate::history::{self, Entry, History};
 use crate::host;
-use crate::record::{self, Rows, start_ticks};
+use crate::journal::notes_path;
+use crate::record::{self, Rows};
 use crate::recording::{Run, Status};
 use crate::recover::temporary_name;
 use crate::root::Root;
 use crate::sampler::Target;
 use crate::session::Plan;
 use crate::snapshot::Moment;
-use crate::sys::{self, Ending};
+use crate::source::process_start;
+use crate::sys::{self, Ending, Watch};
 use crate::tracker::{State, Tracker};
 use crate::wrap::{Signals, command_of, wait_for_stop};
+
+/// Whether a companion can be had here.
+pub const IS_AVAILABLE: bool = true;
 
 /// The hidden command of the program that becomes a companion.
 pub const COMMAND: &str = "companion";
@@ -172,11 +177,6 @@ impl Companion {
     }
 }
 
-/// Where a companion leaves what its host should know, beside the rows.
-pub(crate) fn notes_path(journal: &Path) -> PathBuf {
-    journal.with_extension("notes")
-}
-
 fn read_notes(path: &Path) -> Option<Vec<String>> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
@@ -250,11 +250,10 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
         let _ = io::stdout().write_all(&line).and_then(|()| io::stdout().flush());
     };
     sys::leave_parent().map_err(|error| refused(error.to_string()))?;
-    let host =
-        Pid::from_raw(orders.host.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let host = Watch::open(orders.host);
     let mut go = [0];
     let _ = io::stdin().read(&mut go);
-    let host_start = start_ticks(orders.host);
+    let host_start = process_start(orders.host);
     let config = Config {
         interval: Interval::from_seconds(orders.interval)?,
         children: orders.children,
@@ -273,7 +272,7 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
     answered(&Answer {
         error: None,
         pid: std::process::id(),
-        start_ticks: start_ticks(std::process::id()),
+        start_ticks: process_start(std::process::id()),
         start_time: tracker.started().wall_s(),
         cpu_source: tracker.cpu_source().to_owned(),
         notes: tracker.notes(),
@@ -295,11 +294,11 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
 type Started = (Tracker, Rows, Run, Signals);
 
 fn start(orders: &Orders, config: Config) -> Result<Started, String> {
-    let signals = Signals::receive(&[], false).map_err(|error| error.to_string())?;
+    let signals = Signals::receive().map_err(|error| error.to_string())?;
     let run = Run {
         id: Some(orders.id.clone()),
         command: command_of(orders.pid),
-        host: rustix::system::uname().nodename().to_str().ok().map(str::to_owned),
+        host: sys::host_name(),
         ..Run::default()
     };
     let head = record::head(&config, orders.pid, Moment::now().wall_s(), run.clone());
@@ -324,14 +323,7 @@ fn leave_everything() {
 }
 
 /// The host is gone and did not say goodbye: its recording goes to the history.
-fn keep(
-    orders: &Orders,
-    config: Config,
-    rows: Rows,
-    mut run: Run,
-    tracker: &Tracker,
-    host: Option<&OwnedFd>,
-) {
+fn keep(orders: &Orders, config: Config, rows: Rows, mut run: Run, tracker: &Tracker, host: Option<&Watch>) {
     let summary = tracker.summary();
     run.cpu_source = Some(tracker.cpu_source().to_owned());
     run.coverage = summary.coverage();
@@ -370,7 +362,7 @@ fn keep(
 }
 
 /// How a process that is no child of ours ended: by its remains, or by what the kernel still knows of it.
-fn how_it_ended(pid: u32, pidfd: Option<&OwnedFd>) -> Option<Ending> {
+fn how_it_ended(pid: u32, pidfd: Option<&Watch>) -> Option<Ending> {
     let root = Root::host_as_guest().ok()?;
     for _ in 0..50 {
         if let Some(ending) = pidfd.and_then(|pidfd| sys::ending_of(pidfd.as_fd())) {

@@ -17,6 +17,12 @@ pub enum ConfigError {
         /// What was asked for.
         seconds: f64,
     },
+    /// No backend of that name, or none on this system.
+    #[error("there is no backend `{name}` here")]
+    Backend {
+        /// What was asked for.
+        name: String,
+    },
 }
 
 impl ConfigError {
@@ -25,6 +31,8 @@ impl ConfigError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Interval { .. } => "give seconds between 0.001 and 86400",
+            Self::Backend { .. } if cfg!(target_os = "linux") => "there are `procfs` and `sysinfo`",
+            Self::Backend { .. } => "on this system there is `sysinfo`",
         }
     }
 }
@@ -77,6 +85,53 @@ pub enum CpuSource {
     Procfs,
 }
 
+/// What reads the machine and the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// Linux's own files and counters: exact, also for processes that end between two looks.
+    Procfs,
+    /// What every system can tell of the processes that are there at a look.
+    Sysinfo,
+}
+
+impl Backend {
+    /// The best one of this system.
+    pub const BEST: Self = if cfg!(target_os = "linux") { Self::Procfs } else { Self::Sysinfo };
+
+    /// The variable that names one.
+    pub const VARIABLE: &str = "RESOURCE_TRACKER_BACKEND";
+
+    /// As recordings and options name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Procfs => "procfs",
+            Self::Sysinfo => "sysinfo",
+        }
+    }
+
+    /// The backend of that name, if this system has it.
+    ///
+    /// # Errors
+    /// [`ConfigError::Backend`] where it does not.
+    pub fn from_name(name: &str) -> Result<Self, ConfigError> {
+        let all = [Self::Sysinfo, Self::BEST];
+        let found = all.into_iter().find(|backend| backend.name() == name);
+        found.ok_or_else(|| ConfigError::Backend { name: name.to_owned() })
+    }
+
+    /// The one that the environment names, else the best.
+    ///
+    /// # Errors
+    /// [`ConfigError::Backend`] where this system does not have it.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        match std::env::var_os(Self::VARIABLE).filter(|name| !name.is_empty()) {
+            Some(name) => Self::from_name(&name.to_string_lossy()),
+            None => Ok(Self::BEST),
+        }
+    }
+}
+
 /// What to record.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "what a user switches on and off")]
@@ -91,6 +146,8 @@ pub struct Config {
     pub track_system: bool,
     /// Where CPU time may come from.
     pub cpu_source: CpuSource,
+    /// What reads the machine and the job.
+    pub backend: Backend,
     /// We run inside of somebody else's process, who may close or reuse any descriptor: as few as can be are kept.
     pub as_guest: bool,
 }
@@ -103,6 +160,7 @@ impl Default for Config {
             track_processes: true,
             track_system: true,
             cpu_source: CpuSource::Best,
+            backend: Backend::BEST,
             as_guest: false,
         }
     }
@@ -111,6 +169,16 @@ impl Default for Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_backend_has_its_name_and_there_is_no_other() {
+        for backend in [Backend::BEST, Backend::Sysinfo] {
+            assert_eq!(Backend::from_name(backend.name()), Ok(backend));
+        }
+        for wrong in ["", "psutil", "Procfs"] {
+            assert!(Backend::from_name(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn only_lengths_that_can_be_kept_are_taken() {

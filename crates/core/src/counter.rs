@@ -118,6 +118,12 @@ impl TreeCounter {
         matches!(self, Self::Inherited(_))
     }
 
+    /// Bytes read and written so far, of which none of these knows.
+    #[must_use]
+    pub const fn storage_bytes(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// All CPU time so far.
     #[must_use]
     pub fn read_ns(&self, root: &Root) -> Option<u64> {

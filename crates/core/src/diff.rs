@@ -6,9 +6,8 @@
 use std::collections::VecDeque;
 
 use crate::metric::{Kind, Metric, Row};
-use crate::snapshot::{Device, JobReading, Snapshot};
+use crate::snapshot::{Device, JobReading, MachineCpu, Snapshot};
 use crate::source::gpu::GpuState;
-use crate::source::procfs::SECTOR_BYTES;
 
 /// How much longer than its row a rate must look back where its counter steps.
 const STEADY_NS: u64 = 100_000_000;
@@ -137,27 +136,25 @@ fn user_share(then: &JobReading, now: &JobReading) -> f64 {
 }
 
 fn set_machine(set: &mut impl FnMut(Metric, Option<f64>), before: &Snapshot, after: &Snapshot, rates: Rates) {
-    let tick_s = 1.0 / count(rustix::param::clock_ticks_per_second().max(1));
-    let ticks = |get: fn(&crate::source::procfs::Stat) -> u64| {
-        growth(before.cpu.as_ref().map(get), after.cpu.as_ref().map(get)).map(|ticks| ticks * tick_s)
+    let cpu = |get: fn(&MachineCpu) -> Option<u64>| {
+        growth(before.cpu.as_ref().and_then(get), after.cpu.as_ref().and_then(get)).map(|ns| ns / 1e9)
     };
     set(Metric::Processes, after.pids.as_ref().map(|pids| count(pids.len() as u64)));
-    set(Metric::SystemUtime, ticks(|cpu| cpu.user_ticks.saturating_add(cpu.nice_ticks)));
-    set(Metric::SystemStime, ticks(|cpu| cpu.system_ticks));
-    set(Metric::Steal, ticks(|cpu| cpu.steal_ticks));
+    set(Metric::SystemUtime, cpu(|cpu| Some(cpu.user_ns)));
+    set(Metric::SystemStime, cpu(|cpu| Some(cpu.system_ns)));
+    set(Metric::Steal, cpu(|cpu| cpu.steal_ns));
     set(Metric::SystemCpu, rates.system_cores);
     if let Some(memory) = after.memory {
         set(Metric::MemoryFree, memory.free_kib.map(count));
-        set(Metric::MemoryUsed, memory.used_kib().map(count));
+        set(Metric::MemoryUsed, memory.used_kib.map(count));
         set(Metric::MemoryBuffers, memory.buffers_kib.map(count));
-        set(Metric::MemoryCached, memory.cached_kib().map(count));
+        set(Metric::MemoryCached, memory.cached_kib.map(count));
         set(Metric::MemoryActive, memory.active_kib.map(count));
         set(Metric::MemoryInactive, memory.inactive_kib.map(count));
     }
     let disks = devices_growth(before.disks.as_deref(), after.disks.as_deref());
-    let sectors = |sectors: u64| sectors.checked_mul(SECTOR_BYTES).map(count);
-    set(Metric::DiskRead, disks.and_then(|(read, _)| sectors(read)));
-    set(Metric::DiskWrite, disks.and_then(|(_, written)| sectors(written)));
+    set(Metric::DiskRead, disks.map(|(read, _)| count(read)));
+    set(Metric::DiskWrite, disks.map(|(_, written)| count(written)));
     let network = devices_growth(before.network.as_deref(), after.network.as_deref());
     set(Metric::NetRecv, network.map(|(received, _)| count(received)));
     set(Metric::NetSent, network.map(|(_, sent)| count(sent)));

@@ -76,6 +76,7 @@ impl SourceError {
         }
     }
 
+    #[cfg(target_os = "linux")]
     pub(crate) fn from_errno(path: &str, errno: rustix::io::Errno) -> Self {
         use rustix::io::Errno;
         let path = PathBuf::from(path);

@@ -19,10 +19,9 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, BufWriter, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -30,8 +29,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::paths::{Convention, Purpose};
 use crate::recording::{Head, Status};
 use crate::stats::Stats;
+use crate::sys;
 
 const RECORDING_SUFFIX: &str = ".json.gz";
 const ENTRY_SUFFIX: &str = ".run";
@@ -153,14 +154,9 @@ pub struct Keep {
     pub age: Option<Duration>,
 }
 
-/// `$XDG_DATA_HOME/resource-tracker`, or `~/.local/share/resource-tracker`; the variables are given so
-/// that tests need not change the environment. A relative `XDG_DATA_HOME` is ignored, as its
-/// specification demands.
-#[must_use]
+/// The folder for data of ours; the variables are given so that tests need not change the environment.
 pub fn default_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")))?;
-    Some(data.join("resource-tracker"))
+    Convention::HERE.folder(Purpose::Data, variable)
 }
 
 /// A directory of runs.
@@ -223,11 +219,11 @@ impl History {
     ///
     /// When it cannot be made.
     pub fn prepare(&self) -> Result<(), HistoryError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.directory)
-            .map_err(|source| HistoryError::Io { doing: "make", path: self.directory.clone(), source })
+        sys::folder_for_owner().recursive(true).create(&self.directory).map_err(|source| HistoryError::Io {
+            doing: "make",
+            path: self.directory.clone(),
+            source,
+        })
     }
 
     /// Keeps a run: its recording first, then its entry, so that what is listed is complete.
@@ -258,7 +254,7 @@ impl History {
         // Of this writer alone: what one that was killed left behind is in nobody's way.
         let aside = self.directory.join(format!(".{id}-{}{ASIDE_SUFFIX}", std::process::id()));
         let written =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside).and_then(|file| {
+            sys::for_owner(OpenOptions::new().write(true).create_new(true)).open(&aside).and_then(|file| {
                 let mut file = BufWriter::new(file);
                 let written =
                     write(&mut file).and_then(|()| file.flush()).and_then(|()| fs::rename(&aside, path));
@@ -472,6 +468,7 @@ mod tests {
         assert_eq!(ids(&history), ["bb22", "cc33", "aa11"]);
     }
 
+    #[cfg(unix)]
     #[test]
     fn runs_are_private() {
         use std::os::unix::fs::PermissionsExt as _;
@@ -572,6 +569,7 @@ mod tests {
         assert_eq!(fs::read_dir(history.directory()).unwrap().count(), 0);
     }
 
+    #[cfg(unix)]
     #[test]
     fn the_directory_follows_the_users_environment() {
         let with = |pairs: &'static [(&str, &str)]| {

@@ -6,8 +6,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::root::Root;
+#[cfg(target_os = "linux")]
 use crate::source::cgroup::read_limits;
 use crate::source::gpu::{self, Inventory};
+#[cfg(target_os = "linux")]
 use crate::source::procfs::{parse_meminfo, parse_stat};
 
 /// A machine.
@@ -40,6 +42,19 @@ pub fn look_at_once(root: &Root, pid: &str) -> Host {
     Host { gpus: gpu::inventory(root, gpu::Patience::None), ..look_at_limits(root, pid) }
 }
 
+/// Systems other than Linux set no limits that we know of.
+#[cfg(not(target_os = "linux"))]
+fn look_at_limits(_root: &Root, _pid: &str) -> Host {
+    let cpus = std::thread::available_parallelism().ok();
+    Host {
+        os: if cfg!(windows) { "win32" } else { "darwin" },
+        vcpus: cpus.and_then(|cpus| u32::try_from(cpus.get()).ok()),
+        memory_mib: crate::source::sysinfo::total_memory_kib().map(mib_of_kib),
+        ..Host::default()
+    }
+}
+
+#[cfg(target_os = "linux")]
 fn look_at_limits(root: &Root, pid: &str) -> Host {
     let mut buffer = Vec::new();
     let vcpus = root
@@ -69,6 +84,7 @@ fn look_at_limits(root: &Root, pid: &str) -> Host {
     }
 }
 
+#[cfg(target_os = "linux")]
 /// CPUs that a process may run on, by `Cpus_allowed_list`… which a recorded tree has too.
 fn affinity_cpus(root: &Root, pid: &str) -> Option<u64> {
     let status = root.text(&format!("/proc/{pid}/status"))?;
@@ -111,6 +127,7 @@ impl Host {
 }
 
 #[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 

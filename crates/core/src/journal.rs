@@ -8,13 +8,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::metric::{Metric, Row, Table};
+use crate::sys;
 
 const VERSION: u32 = 1;
 /// The longest head that is believed: command lines are long, but not that long.
@@ -81,7 +81,7 @@ impl Journal {
     /// # Errors
     /// What the file system says.
     pub fn create(path: &Path, recording: serde_json::Value, as_guest: bool) -> io::Result<Self> {
-        let mut file = OpenOptions::new().create_new(true).append(true).mode(0o600).open(path)?;
+        let mut file = sys::for_owner(OpenOptions::new().create_new(true).append(true)).open(path)?;
         let columns = Metric::ALL.iter().copied().map(column_name).collect();
         let mut head = serde_json::to_vec(&Head { resource_tracker_journal: VERSION, columns, recording })?;
         head.push(b'\n');
@@ -250,6 +250,11 @@ impl Iterator for Reader {
     fn next(&mut self) -> Option<Row> {
         self.next_row()
     }
+}
+
+/// Where a companion leaves what its host should know, beside the rows.
+pub(crate) fn notes_path(journal: &Path) -> PathBuf {
+    journal.with_extension("notes")
 }
 
 #[cfg(test)]

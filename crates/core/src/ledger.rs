@@ -193,8 +193,13 @@ impl Ledger {
     /// The account of a process at the last settlement.
     #[must_use]
     pub fn account(&self, pid: u32, start_ticks: u64) -> Option<&Account> {
-        let at = self.accounts.binary_search_by_key(&pid, |account| account.pid).ok()?;
-        self.accounts.get(at).filter(|account| account.start_ticks == start_ticks)
+        self.account_of_pid(pid).filter(|account| account.start_ticks == start_ticks)
+    }
+
+    /// The account of whoever had that pid at the last settlement.
+    #[must_use]
+    pub fn account_of_pid(&self, pid: u32) -> Option<&Account> {
+        self.accounts.get(self.accounts.binary_search_by_key(&pid, |account| account.pid).ok()?)
     }
 
     /// CPU time of processes that ended without anybody receiving it; their last part is not in it.

@@ -7,33 +7,40 @@
 pub mod allocation;
 pub mod catalog;
 pub mod cloud;
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere/companion.rs")]
 pub mod companion;
 pub mod config;
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere/counter.rs")]
 pub mod counter;
 pub mod csv;
 pub mod decimal;
 pub mod diff;
 pub mod error;
 pub mod export;
+pub mod follow;
 pub mod frame;
 pub mod grid;
 pub mod history;
 pub mod host;
 pub mod human;
+#[cfg(target_os = "linux")]
 pub mod job;
 pub mod journal;
 pub mod ledger;
+#[cfg(target_os = "linux")]
 pub mod memory;
 pub mod meter;
 pub mod metric;
 pub mod network;
 pub mod output;
+pub mod paths;
 pub mod reading;
 pub mod recommend;
 pub mod record;
 pub mod recording;
 pub mod recover;
 pub mod report;
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere/root.rs")]
 pub mod root;
 pub mod sampler;
 pub mod session;
@@ -45,5 +52,6 @@ pub mod step;
 pub mod summary;
 pub mod sys;
 pub mod tracker;
+#[cfg(target_os = "linux")]
 pub mod tree;
 pub mod wrap;

@@ -6,8 +6,9 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, Write};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use crate::sys;
 
 /// Links that are followed before we believe in a loop, as the kernel does.
 const MOST_LINKS: usize = 40;
@@ -39,7 +40,7 @@ impl Output {
         }
         let path = &follow_links(path)?;
         match fs::metadata(path) {
-            Ok(found) if !found.is_file() => Self::open_direct(path, found.file_type().is_fifo()),
+            Ok(found) if !found.is_file() => Self::open_direct(path, sys::is_fifo(&found)),
             Ok(found) => {
                 // A file that we may not write stays, even where its folder would let us replace it.
                 OpenOptions::new().write(true).open(path)?;
@@ -70,12 +71,9 @@ impl Output {
         aside.push(name);
         aside.push(format!(".{}.tmp", std::process::id()));
         let aside = path.with_file_name(aside);
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&aside)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        let file = sys::without_links(&mut options).open(&aside)?;
         Ok(Self { file, place: Place::Aside { aside, path: path.to_owned() } })
     }
 
@@ -138,7 +136,7 @@ pub fn open_stream(path: &Path) -> io::Result<File> {
     }
     let mut options = OpenOptions::new();
     match fs::metadata(path) {
-        Ok(found) if found.file_type().is_fifo() => options.read(true).write(true).open(path),
+        Ok(found) if sys::is_fifo(&found) => options.read(true).write(true).open(path),
         _ => options.write(true).create(true).truncate(true).open(path),
     }
 }
@@ -158,7 +156,7 @@ fn own_descriptor(path: &Path) -> Option<i32> {
 }
 
 fn duplicate(descriptor: i32) -> io::Result<File> {
-    crate::sys::duplicate(descriptor).map(File::from)
+    sys::duplicate(descriptor)
 }
 
 /// The file that a chain of links leads to, which need not exist.
@@ -171,11 +169,14 @@ fn follow_links(path: &Path) -> io::Result<PathBuf> {
         let target = fs::read_link(&path)?;
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }
-    Err(rustix::io::Errno::LOOP.into())
+    Err(sys::too_many_links())
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
+    use std::os::unix::fs::FileTypeExt as _;
+
     use super::*;
 
     fn folder() -> tempfile::TempDir {

@@ -14,11 +14,9 @@ use crate::config::Config;
 use crate::journal::{Journal, JournalError, Reader};
 use crate::metric::Row;
 use crate::recording::{Head, Metadata, Recording, Run, Software, Status, VERSION, gzip, write_snapshot};
-use crate::root::Root;
 use crate::sampler::Sink;
-use crate::source::procfs::parse_pid_stat;
+use crate::source::{self, process_start};
 use crate::sys::Ending;
-use crate::tree::pid_path;
 
 /// The version of this program, as recordings name it.
 pub const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -31,7 +29,7 @@ pub fn head(config: &Config, pid: u32, start_time: f64, run: Run) -> Head {
             version: VERSION,
             resource_tracker: Software {
                 version: PROGRAM_VERSION.to_owned(),
-                implementation: "procfs".to_owned(),
+                implementation: config.backend.name().to_owned(),
                 ..Software::default()
             },
             pid,
@@ -110,7 +108,7 @@ impl Rows {
         json!({
             "metadata": metadata,
             "run": run,
-            "tracker": { "pid": own, "start_ticks": start_ticks(own), "pid_namespace": pid_namespace() },
+            "tracker": { "pid": own, "start_ticks": process_start(own), "pid_namespace": source::pid_namespace() },
         })
     }
 
@@ -155,20 +153,6 @@ impl Rows {
     pub fn keep(mut self) -> PathBuf {
         std::mem::take(&mut self.path)
     }
-}
-
-/// When a process started: with its pid, who it is. `None` where it is not there.
-pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
-    let mut buffer = Vec::new();
-    let root = Root::host().ok()?;
-    let text = root.read(pid_path(pid, "stat").as_str(), &mut buffer).ok()?;
-    Some(parse_pid_stat(text).ok()?.start_ticks)
-}
-
-/// In which processes have the numbers that we see; containers that share a folder do not share this.
-pub(crate) fn pid_namespace() -> Option<String> {
-    let link = Root::host_as_guest().ok()?.link("/proc/self/ns/pid")?;
-    Some(link.to_string_lossy().into_owned())
 }
 
 impl Drop for Rows {

@@ -4,20 +4,20 @@
 //! Not here: what a journal holds (`journal`), how a run is kept (`history`).
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::Deserialize;
 use serde_json::Map;
 
-use crate::companion;
 use crate::history::{self, Entry, History, HistoryError};
-use crate::journal::Reader;
+use crate::journal::{Reader, notes_path};
 use crate::metric::Metric;
-use crate::record::{self, Rows};
+use crate::record::Rows;
 use crate::recording::{Head, Metadata, Run, Status};
+use crate::source::{self, process_start};
 use crate::summary::{Scope, Summary};
+use crate::sys;
 
 /// What a journal says about its recording.
 #[derive(Deserialize)]
@@ -62,14 +62,13 @@ pub fn recover(history: &History) -> Result<Vec<String>, HistoryError> {
 /// # Errors
 /// When the history cannot be written.
 pub fn recover_temporary(history: &History, folder: &Path) -> Result<Vec<String>, HistoryError> {
-    let own_uid = rustix::process::geteuid().as_raw();
     let mut recovered = Vec::new();
     // A folder that cannot be read has nothing for us.
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = file.file_name();
         let Some(id) = name.to_str().and_then(temporary_id) else { continue };
         // Anybody may write into such a folder; only what is our own is believed.
-        let is_ours = file.metadata().is_ok_and(|found| found.is_file() && found.uid() == own_uid);
+        let is_ours = file.metadata().is_ok_and(|found| found.is_file() && sys::is_own_file(&found));
         if is_ours && recover_one(history, id, &file.path())? {
             recovered.push(id.to_owned());
         }
@@ -112,8 +111,8 @@ fn recover_one(history: &History, id: &str, path: &Path) -> Result<bool, History
     let Ok(mut reader) = Reader::open(path) else { return Ok(false) };
     let Ok(about) = serde_json::from_value::<About>(reader.recording.clone()) else { return Ok(false) };
     let Writer { pid, start_ticks, pid_namespace } = &about.tracker;
-    let is_elsewhere = pid_namespace.is_some() && *pid_namespace != record::pid_namespace();
-    if is_elsewhere || start_ticks.is_none_or(|then| record::start_ticks(*pid) == Some(then)) {
+    let is_elsewhere = pid_namespace.is_some() && *pid_namespace != source::pid_namespace();
+    if is_elsewhere || start_ticks.is_none_or(|then| process_start(*pid) == Some(then)) {
         return Ok(false);
     }
     let (head, summary) = sum_up(about, &mut reader);
@@ -122,7 +121,7 @@ fn recover_one(history: &History, id: &str, path: &Path) -> Result<bool, History
     match history.store(&entry, |file| rows.write_snapshot(file, &head)) {
         // Dropped, `rows` removes the journal.
         Ok(_) => {
-            let _ = fs::remove_file(companion::notes_path(path));
+            let _ = fs::remove_file(notes_path(path));
             Ok(true)
         }
         Err(error) => {
@@ -188,7 +187,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let history = History::at(folder.path().join("history"));
         let metadata =
-            serde_json::to_value(record::head(&Config::default(), 7, 0.0, Run::default()).metadata);
+            serde_json::to_value(crate::record::head(&Config::default(), 7, 0.0, Run::default()).metadata);
         let metadata = metadata.unwrap();
         let leave = |id: &str, tracker: Value| {
             let about = json!({"metadata": &metadata, "tracker": tracker});
@@ -197,11 +196,11 @@ mod tests {
             path
         };
         let own = std::process::id();
-        let here = record::pid_namespace();
+        let here = source::pid_namespace();
         let dead = leave("00000000dead", json!({"pid": own, "start_ticks": 1, "pid_namespace": here}));
         let alive = leave(
             "0000000a11fe",
-            json!({"pid": own, "start_ticks": record::start_ticks(own), "pid_namespace": here}),
+            json!({"pid": own, "start_ticks": process_start(own), "pid_namespace": here}),
         );
         let elsewhere =
             leave("0000000e15e0", json!({"pid": own, "start_ticks": 1, "pid_namespace": "pid:[1]"}));

@@ -5,26 +5,22 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use crate::config::{Config, CpuSource};
-use crate::counter::{self, TreeCounter};
+use crate::config::Config;
+use crate::counter::TreeCounter;
 use crate::diff::{self, Counter, Rates, Usage, Within};
 use crate::error::SourceError;
+use crate::follow::{FollowedJob, Sampler as Place, Started, Wanted};
 use crate::grid::{Grid, Tick};
-use crate::job::{Job, Sampler as Place};
 use crate::ledger::Reaped;
 use crate::metric::Row;
-use crate::reading;
 use crate::root::{Access, Kept, Root, Shape};
 use crate::snapshot::{CpuTime, JobReading, Moment, OwnCost, Snapshot};
 use crate::source::Machine;
-use crate::source::gpu::{Gpus, Question, Watch};
-use crate::sys::{self, Ended};
+use crate::source::gpu::{Gpus, Question, Watch as GpuWatch};
+use crate::sys::{self, Ended, Watch};
 use crate::tracker::{Progress, State};
 
 /// What the sampling thread can be told.
@@ -81,11 +77,13 @@ pub struct Engine {
     root: Arc<Root>,
     config: Config,
     machine: Machine,
-    job: Option<Job>,
+    job: Option<Box<dyn FollowedJob>>,
     before: Snapshot,
     after: Snapshot,
     process_usage: Usage,
     system_usage: Usage,
+    /// We are a process of our own, apart from the job's: all that we use is the tracker's.
+    is_own_process: bool,
     own_statm: Option<Kept>,
     /// We look from a thread of our own, which is no part of the job; else from one of the host's.
     has_own_thread: bool,
@@ -95,7 +93,7 @@ pub struct Engine {
     peek_ns: u64,
     rows: u64,
     /// `None` where this machine has no GPU.
-    gpus: Option<Watch>,
+    gpus: Option<GpuWatch>,
     /// What did not go as it should, and was not told yet.
     notes: Vec<String>,
 }
@@ -116,9 +114,10 @@ impl Engine {
         target: Target,
         has_own_thread: bool,
     ) -> Result<Self, SourceError> {
-        let own_statm = (target == Target::Future).then(|| root.keep("/proc/self/statm").ok()).flatten();
+        let is_own_process = target == Target::Future;
+        let own_statm = is_own_process.then(|| root.keep("/proc/self/statm").ok()).flatten();
         let mut engine = Self {
-            machine: Machine::detect(Arc::clone(&root), config.track_system),
+            machine: Machine::of(Arc::clone(&root), config.backend, config.track_system),
             root,
             config,
             job: None,
@@ -126,6 +125,7 @@ impl Engine {
             after: Snapshot::default(),
             process_usage: Usage::default(),
             system_usage: Usage::default(),
+            is_own_process,
             own_statm,
             has_own_thread,
             buffer: Vec::new(),
@@ -148,7 +148,7 @@ impl Engine {
         }
         // After the counters were opened: what this thread starts from now on is not in them.
         let gpus = Gpus::open(&engine.root, !engine.config.as_guest);
-        engine.gpus = gpus.map(|gpus| Watch::new(gpus, engine.interval_ns()));
+        engine.gpus = gpus.map(|gpus| GpuWatch::new(gpus, engine.interval_ns()));
         engine.ask_gpus();
         engine.before.own = engine.own_cost();
         engine.add_usage_points(false);
@@ -165,34 +165,12 @@ impl Engine {
     }
 
     fn follow_running(&mut self, pid: u32) -> Result<(), SourceError> {
-        // A host is not held up for longer on a machine with more processes: those that the kernel does not list as
-        // its own are not asked for their parents.
-        let own = if self.config.as_guest { reading::descendants(&self.root, pid) } else { None };
-        let known = own.map_or_else(Vec::new, |own| {
-            let all = self.before.pids.iter().flatten().copied();
-            all.filter(|pid| own.binary_search(pid).is_err()).collect()
-        });
-        let mut job = Job::new(&self.root, pid, &self.config, None, known, None);
-        let place = self.place(pid);
-        job.read(&self.root, &self.before, &[], place)?;
-        if !job.is_root_alive() {
-            return Err(SourceError::Gone { path: format!("/proc/{pid}").into() });
-        }
-        let mut counter = None;
-        if self.config.cpu_source == CpuSource::Best && self.config.children {
-            let own_thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-            let own_thread = (pid == std::process::id() && self.has_own_thread).then_some(own_thread);
-            let most =
-                if self.config.as_guest { counter::MOST_THREADS_AS_GUEST } else { counter::MOST_THREADS };
-            match TreeCounter::for_running(&self.root, job.members(), own_thread, most) {
-                Ok(found) => counter = Some(found),
-                Err(why) => self.notes.push(why),
-            }
-        }
-        job.count_from_here(&self.root, counter);
-        let reading = job.read(&self.root, &self.before, &[], place)?;
-        self.before.job = Some(reading);
-        self.job = Some(job);
+        let sampler = self.place(pid);
+        let wanted = Wanted { pid, config: &self.config, sampler, has_own_thread: self.has_own_thread };
+        let found = self.machine.follow(wanted, &self.before)?;
+        self.notes.extend(found.notes);
+        self.before.job = Some(found.reading);
+        self.job = Some(found.job);
         Ok(())
     }
 
@@ -201,14 +179,13 @@ impl Engine {
             return;
         }
         let known = self.before.pids.clone().unwrap_or_default();
-        let job = Job::new(&self.root, pid, &self.config, Some(std::process::id()), known, counter);
-        self.job = Some(job);
+        self.job = Some(self.machine.adopt(Started { pid, config: &self.config, known, counter }));
         self.peek();
     }
 
     /// Whether the process that is followed is there and has not ended.
     pub(crate) fn is_target_alive(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| job.is_root_still_alive(&self.root))
+        self.job.as_ref().is_some_and(|job| job.is_root_still_alive())
     }
 
     fn interval_ns(&self) -> u64 {
@@ -217,7 +194,7 @@ impl Engine {
 
     /// Inside of the process that we watch, what this thread spends is not the job's.
     fn place(&self, pid: u32) -> Place {
-        if self.own_statm.is_none() && self.has_own_thread && pid == std::process::id() {
+        if !self.is_own_process && self.has_own_thread && pid == std::process::id() {
             self.root.note(|| Access::OwnClock);
             Place::InsideOf { pid, cpu_ns: sys::thread_cpu_ns().unwrap_or(0) + self.gpu_cpu_ns() }
         } else {
@@ -227,22 +204,23 @@ impl Engine {
 
     fn own_cost(&mut self) -> OwnCost {
         self.root.note(|| Access::OwnClock);
-        let Some(statm) = &self.own_statm else {
+        if !self.is_own_process {
             return OwnCost { cpu_ns: sys::thread_cpu_ns().map(|ns| ns + self.gpu_cpu_ns()), rss_kib: None };
-        };
-        let text = self.root.reread(statm, Shape::Whole, &mut self.buffer).ok();
-        let pages =
-            text.and_then(|text| std::str::from_utf8(text).ok()?.split(' ').nth(1)?.parse::<u64>().ok());
-        OwnCost {
-            cpu_ns: sys::own_cpu_ns(),
-            rss_kib: pages.map(|pages| pages * (rustix::param::page_size() as u64 / 1024)),
         }
+        OwnCost { cpu_ns: sys::own_cpu_ns(), rss_kib: self.own_rss_kib() }
+    }
+
+    fn own_rss_kib(&mut self) -> Option<u64> {
+        let Some(statm) = &self.own_statm else { return sys::own_rss_kib() };
+        let text = self.root.reread(statm, Shape::Whole, &mut self.buffer).ok()?;
+        let pages: u64 = std::str::from_utf8(text).ok()?.split(' ').nth(1)?.parse().ok()?;
+        Some(pages * (sys::page_bytes() / 1024))
     }
 
     /// How CPU time is counted: `perf`, `cgroup` or `procfs`.
     #[must_use]
     pub fn cpu_source(&self) -> &'static str {
-        self.job.as_ref().map_or("procfs", Job::cpu_source)
+        self.job.as_ref().map_or(self.config.backend.name(), |job| job.cpu_source())
     }
 
     /// Looks at the job between two rows.
@@ -251,21 +229,18 @@ impl Engine {
         self.machine.list_processes(Moment::now(), &mut self.after);
         let reaped = std::mem::take(&mut self.reaped);
         // A failed look costs nothing: the row's own look follows.
-        let _ = job.read(&self.root, &self.after, &reaped, self.place(std::process::id()));
+        let _ = job.read(&self.after, &reaped, self.place(std::process::id()));
         self.job = Some(job);
         self.ask_gpus();
     }
 
     fn gpu_cpu_ns(&self) -> u64 {
-        self.gpus.as_ref().map_or(0, Watch::cpu_ns)
+        self.gpus.as_ref().map_or(0, GpuWatch::cpu_ns)
     }
 
     fn gpu_question(&self) -> Question {
-        let members = self.job.as_ref().map_or(&[][..], Job::members);
-        Question {
-            members: members.iter().map(|member| member.pid).collect(),
-            root_pid: self.job.as_ref().map(Job::pid),
-        }
+        let members = self.job.as_ref().map(|job| job.members()).unwrap_or_default();
+        Question { members, root_pid: self.job.as_ref().map(|job| job.pid()) }
     }
 
     fn ask_gpus(&self) {
@@ -289,7 +264,7 @@ impl Engine {
         self.machine.read(at, &mut self.after);
         if let Some(mut job) = self.job.take() {
             let reaped = std::mem::take(&mut self.reaped);
-            match job.read(&self.root, &self.after, &reaped, self.place(std::process::id())) {
+            match job.read(&self.after, &reaped, self.place(std::process::id())) {
                 Ok(reading) => self.after.job = Some(reading),
                 Err(error) => self.after.failures.push(("job", error)),
             }
@@ -383,7 +358,7 @@ pub(crate) fn run(
     let watched = match target {
         Target::Running(pid) if pid == std::process::id() => Watched::Nobody,
         Target::Running(_) if engine.config.as_guest => Watched::ByLooking,
-        Target::Running(pid) => open_pidfd(pid).map_or(Watched::Nobody, Watched::ByDescriptor),
+        Target::Running(pid) => Watch::open(pid).map_or(Watched::ByLooking, Watched::ByDescriptor),
         Target::Future | Target::None => Watched::Nobody,
     };
     let mut last: Option<u64> = None;
@@ -505,45 +480,28 @@ enum Watched {
     /// It is our own host, or there is none.
     Nobody,
     /// The kernel tells us.
-    ByDescriptor(OwnedFd),
-    /// A guest keeps no descriptor, and looks now and then.
+    ByDescriptor(Watch),
+    /// A guest keeps no descriptor, and other systems have none: we look now and then.
     ByLooking,
 }
 
-/// How often a guest looks whether the process it follows is still there.
+/// How often we look whether the process it follows is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 fn wait(engine: &Engine, progress: &Progress, watched: &Watched, until_ns: u64) -> Wake {
-    let left_ns = until_ns.saturating_sub(Moment::now().monotonic_ns);
-    let Some(bell) = progress.bell() else {
-        let left = Duration::from_nanos(left_ns);
-        progress.wait_for_order(if matches!(watched, Watched::ByLooking) {
-            left.min(LOOK_EVERY)
-        } else {
-            left
-        });
-        let ended = matches!(watched, Watched::ByLooking) && !engine.is_target_alive();
-        return if ended { Wake::TargetEnded } else { Wake::TimeOrOrder };
-    };
-    let timeout = Timespec {
-        tv_sec: i64::try_from(left_ns / 1_000_000_000).unwrap_or(i64::MAX),
-        tv_nsec: i64::try_from(left_ns % 1_000_000_000).unwrap_or(0),
-    };
-    let orders = PollFd::new(bell, PollFlags::IN);
-    let mut fds = match watched {
-        Watched::ByDescriptor(pidfd) => {
-            vec![orders, PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)]
-        }
-        Watched::Nobody | Watched::ByLooking => vec![orders],
-    };
-    // An interrupted wait is a short one: the loop looks at the clock again.
-    let _ = poll(&mut fds, Some(&timeout));
-    let ended = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
-    progress.quiet_bell();
+    let left = Duration::from_nanos(until_ns.saturating_sub(Moment::now().monotonic_ns));
+    let left = if matches!(watched, Watched::ByLooking) { left.min(LOOK_EVERY) } else { left };
+    let mut ended = false;
+    if let Some(bell) = progress.bell() {
+        let descriptor = match watched {
+            Watched::ByDescriptor(process) => Some(process),
+            Watched::Nobody | Watched::ByLooking => None,
+        };
+        ended = sys::wait_for_bell(bell, descriptor, left);
+        bell.quiet();
+    } else {
+        progress.wait_for_order(left);
+    }
+    ended |= matches!(watched, Watched::ByLooking) && !engine.is_target_alive();
     if ended { Wake::TargetEnded } else { Wake::TimeOrOrder }
-}
-
-fn open_pidfd(pid: u32) -> Option<OwnedFd> {
-    use rustix::process::{Pid, PidfdFlags, pidfd_open};
-    pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok()
 }

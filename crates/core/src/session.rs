@@ -16,8 +16,8 @@ use thiserror::Error;
 use crate::allocation::allocation;
 use crate::catalog::{Catalog, Settings};
 use crate::cloud::{self, CloudInfo};
-use crate::companion::{Companion, CompanionError};
-use crate::config::Config;
+use crate::companion::{self, Companion, CompanionError};
+use crate::config::{Backend, Config};
 use crate::frame::{CombinedOptions, Frame, FrameError, combined};
 use crate::history::History;
 use crate::host;
@@ -188,6 +188,9 @@ impl Session {
                 children: metadata.children,
                 track_processes: metadata.track_processes,
                 track_system: metadata.track_system,
+                // One that this system does not have was that of another.
+                backend: Backend::from_name(&metadata.resource_tracker.implementation)
+                    .unwrap_or(Backend::BEST),
                 ..Config::default()
             },
             pid: metadata.pid,
@@ -255,7 +258,12 @@ impl Session {
         if self.stop_time.is_some() || !matches!(self.life, Life::New) {
             return Err(SessionError::Stopped);
         }
-        if let Some(program) = &self.plan.companion {
+        let companion = self.plan.companion.as_ref();
+        if companion.is_some() && !companion::IS_AVAILABLE {
+            self.warnings
+                .push("no sampler in a process of its own on this system: it is a thread".to_owned());
+        }
+        if let Some(program) = companion.filter(|_| companion::IS_AVAILABLE) {
             let (companion, rows) = Companion::start(program, &self.plan)?;
             self.start_time = Some(companion.start_time);
             let followed =
@@ -294,7 +302,7 @@ impl Session {
         let run = Run {
             id: Some(id),
             command: command_of(self.plan.pid),
-            host: rustix::system::uname().nodename().to_str().ok().map(str::to_owned),
+            host: crate::sys::host_name(),
             ..Run::default()
         };
         let head = record::head(&self.plan.config, self.plan.pid, Moment::now().wall_s(), Run::default());
@@ -527,7 +535,7 @@ impl Session {
         let plan = &self.plan;
         let summary = self.summary();
         let run = Run {
-            host: rustix::system::uname().nodename().to_str().ok().map(str::to_owned),
+            host: crate::sys::host_name(),
             status: self.is_running().then_some(Status::Running),
             cpu_source: self.cpu_source(),
             coverage: summary.coverage(),

@@ -6,7 +6,7 @@
 use crate::diff::Within;
 use crate::error::SourceError;
 use crate::source::gpu::GpuState;
-use crate::source::procfs::{Meminfo, Stat};
+use crate::sys;
 
 /// A moment by both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,12 +21,8 @@ impl Moment {
     /// Now, by the two clocks of this machine.
     #[must_use]
     pub fn now() -> Self {
-        use rustix::time::{ClockId, clock_gettime};
-        let ns = |clock| {
-            let time = clock_gettime(clock);
-            u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
-        };
-        Self { wall_ns: ns(ClockId::Realtime), monotonic_ns: ns(ClockId::Monotonic) }
+        let (wall_ns, monotonic_ns) = sys::now_ns();
+        Self { wall_ns, monotonic_ns }
     }
 
     /// Seconds since 1970.
@@ -40,7 +36,47 @@ impl Moment {
     }
 }
 
-/// Two counters of a named device: a disk's sectors, an interface's bytes.
+/// CPU time of the machine since it was started, all CPUs together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineCpu {
+    /// User mode, at a nice value too.
+    pub user_ns: u64,
+    /// System mode.
+    pub system_ns: u64,
+    /// Given to other machines by the hypervisor, where the system tells.
+    pub steal_ns: Option<u64>,
+    /// Forks, threads included, where the system counts them.
+    pub forks: Option<u64>,
+    /// CPUs that are on line.
+    pub cpus: u32,
+}
+
+impl MachineCpu {
+    /// User and system time.
+    #[must_use]
+    pub const fn busy_ns(&self) -> u64 {
+        self.user_ns.saturating_add(self.system_ns)
+    }
+}
+
+/// Memory of the machine; `None` where the system has no such figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineMemory {
+    /// Used by nothing.
+    pub free_kib: Option<u64>,
+    /// Total less free, buffers and cached.
+    pub used_kib: Option<u64>,
+    /// Metadata of file systems.
+    pub buffers_kib: Option<u64>,
+    /// Contents of files, which can be taken back at once.
+    pub cached_kib: Option<u64>,
+    /// Used recently.
+    pub active_kib: Option<u64>,
+    /// Not used for a while.
+    pub inactive_kib: Option<u64>,
+}
+
+/// Two counters of a named device, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// As the kernel calls it.
@@ -60,6 +96,17 @@ pub struct DiskSpace {
     pub used_bytes: u64,
     /// What a plain user can still write.
     pub free_bytes: u64,
+}
+
+impl DiskSpace {
+    /// The sum of all; `None` of none.
+    pub fn total(spaces: impl Iterator<Item = Self>) -> Option<Self> {
+        spaces.reduce(|sum, space| Self {
+            total_bytes: sum.total_bytes.saturating_add(space.total_bytes),
+            used_bytes: sum.used_bytes.saturating_add(space.used_bytes),
+            free_bytes: sum.free_bytes.saturating_add(space.free_bytes),
+        })
+    }
 }
 
 /// Time in which some task waited, in µs since boot.
@@ -136,12 +183,12 @@ pub struct Snapshot {
     /// All processes of the machine, in ascending order.
     pub pids: Option<Vec<u32>>,
     /// CPU time of the machine.
-    pub cpu: Option<Stat>,
+    pub cpu: Option<MachineCpu>,
     /// Memory of the machine.
-    pub memory: Option<Meminfo>,
-    /// Whole disks, in 512-byte sectors.
+    pub memory: Option<MachineMemory>,
+    /// Whole disks.
     pub disks: Option<Vec<Device>>,
-    /// Real network interfaces, in bytes.
+    /// Real network interfaces.
     pub network: Option<Vec<Device>>,
     /// Real file systems.
     pub space: Option<DiskSpace>,

@@ -3,12 +3,10 @@
 //! In:  a [`Config`], whom to follow, who takes the rows. Out: a running summary that costs the same after a second
 //! and after a week. Every front stands on this; none holds logic of its own.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, eventfd};
 use thiserror::Error;
 
 use crate::config::Config;
@@ -19,7 +17,7 @@ use crate::sampler::{self, Engine, Order, Sink, Target};
 use crate::snapshot::Moment;
 use crate::source::gpu::GpuFigures;
 use crate::summary::{Scope, Summary};
-use crate::sys::SignalSet;
+use crate::sys::{Bell, SignalSet};
 
 /// Where a tracker is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,25 +68,22 @@ pub struct Progress {
     changed: Condvar,
     /// An order was given, where there is no bell to ring.
     ordered: Condvar,
-    /// `None` for a guest, who keeps no descriptor in its host.
+    /// `None` for a guest, who keeps no descriptor in its host, and where the system has no such thing.
     bells: Option<Bells>,
 }
 
 #[derive(Debug)]
 struct Bells {
     /// An order was given.
-    order: OwnedFd,
-    /// Readable once the sampling thread has made its last row.
-    ended: OwnedFd,
+    order: Bell,
+    /// Rings once the sampling thread has made its last row.
+    ended: Bell,
 }
 
 impl Bells {
-    fn new() -> Result<Self, TrackerError> {
-        let bell = || {
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-                .map_err(|errno| TrackerError::Resources(errno.into()))
-        };
-        Ok(Self { order: bell()?, ended: bell()? })
+    fn new() -> Result<Option<Self>, TrackerError> {
+        let bell = || Bell::new().map_err(TrackerError::Resources);
+        Ok(bell()?.zip(bell()?).map(|(order, ended)| Self { order, ended }))
     }
 }
 
@@ -122,16 +117,8 @@ impl Progress {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn bell(&self) -> Option<&OwnedFd> {
+    pub(crate) fn bell(&self) -> Option<&Bell> {
         self.bells.as_ref().map(|bells| &bells.order)
-    }
-
-    pub(crate) fn quiet_bell(&self) {
-        let mut count = [0; 8];
-        if let Some(bell) = self.bell() {
-            // Non-blocking: an error only says that the bell was quiet already.
-            let _ = rustix::io::read(bell, &mut count);
-        }
     }
 
     /// Waits without a descriptor, for an order or until the time is up.
@@ -168,7 +155,7 @@ impl Progress {
         self.lock().state = state;
         self.changed.notify_all();
         if let Some(bells) = &self.bells {
-            let _ = rustix::io::write(&bells.ended, &1_u64.to_ne_bytes());
+            bells.ended.ring();
         }
     }
 
@@ -198,7 +185,7 @@ impl Tracker {
     pub fn start(config: Config, target: Target, sinks: Vec<Box<dyn Sink>>) -> Result<Self, TrackerError> {
         let root = if config.as_guest { Root::host_as_guest() } else { Root::host() };
         let root = root.map_err(TrackerError::Host)?;
-        let bells = if config.as_guest { None } else { Some(Bells::new()?) };
+        let bells = if config.as_guest { None } else { Bells::new()? };
         let scope = Scope {
             process: config.track_processes && target != Target::None,
             system: config.track_system,
@@ -246,7 +233,7 @@ impl Tracker {
     pub fn order(&self, order: Order) {
         self.progress.lock().orders.push(order);
         match self.progress.bell() {
-            Some(bell) => drop(rustix::io::write(bell, &1_u64.to_ne_bytes())),
+            Some(bell) => bell.ring(),
             None => self.progress.ordered.notify_all(),
         }
     }
@@ -268,9 +255,9 @@ impl Tracker {
         self.join(thread);
     }
 
-    /// Becomes readable when the last row was made; a guest has no such descriptor.
+    /// Rings when the last row was made; a guest has no such bell.
     #[must_use]
-    pub fn ended(&self) -> Option<&OwnedFd> {
+    pub fn ended(&self) -> Option<&Bell> {
         self.progress.bells.as_ref().map(|bells| &bells.ended)
     }
 

@@ -73,7 +73,7 @@ fn damage(seed: &[u8], chance: &mut Chance) -> Vec<u8> {
 }
 
 fn parse_everything(bytes: &[u8]) {
-    let _ = procfs::parse_stat(bytes).map(|stat| stat.busy_ns());
+    let _ = procfs::parse_stat(bytes).map(|stat| stat.machine_cpu().busy_ns());
     let _ = procfs::parse_meminfo(bytes).map(|meminfo| (meminfo.used_kib(), meminfo.cached_kib()));
     procfs::parse_diskstats(bytes).for_each(drop);
     procfs::parse_net_dev(bytes).for_each(drop);

@@ -86,7 +86,7 @@ fn damaged_files_cost_their_own_cells_and_are_named() {
             && snapshot.network.is_none()
             && snapshot.space.is_none()
     );
-    assert_eq!(snapshot.memory.unwrap().used_kib(), None);
+    assert_eq!(snapshot.memory.unwrap().used_kib, None);
     let failed: Vec<_> = snapshot.failures.iter().map(|(name, _)| *name).collect();
     assert_eq!(failed, ["cpu", "disks", "network", "disk space", "pressure"]);
     for (_, error) in &snapshot.failures {

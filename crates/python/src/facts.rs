@@ -16,7 +16,7 @@ use resource_tracker::output::Output;
 use resource_tracker::recommend;
 use resource_tracker::record::PROGRAM_VERSION;
 use resource_tracker::root::Root;
-use resource_tracker::source::procfs;
+use resource_tracker::source;
 use resource_tracker::stats::{self, Stats};
 use resource_tracker::step;
 use serde_json::{Value, json};
@@ -114,13 +114,13 @@ pub fn round_memory(mb: f64) -> u32 {
 /// Whether a block device's name is that of a partition.
 #[pyfunction]
 pub fn is_partition(name: &str) -> bool {
-    procfs::is_partition(name)
+    source::is_partition(name)
 }
 
 /// Size, used and free bytes of each ZFS pool.
 #[pyfunction]
 pub fn zfs_pools(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let pools = py.detach(|| procfs::zfs_pools(&Root::host_as_guest()?)).unwrap_or_default();
+    let pools = py.detach(|| source::zfs_pools(&Root::host_as_guest()?)).unwrap_or_default();
     let dict = PyDict::new(py);
     for (name, space) in pools {
         let sizes = json!({"total": space.total_bytes, "used": space.used_bytes, "free": space.free_bytes});

@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use resource_tracker::config::{Config, Interval};
+use resource_tracker::config::{Backend, Config, Interval};
 use resource_tracker::error::SourceError;
 use resource_tracker::meter;
 use resource_tracker::metric::{Metric, Row, Table};
@@ -13,6 +13,7 @@ use resource_tracker::reading;
 use resource_tracker::root::Root;
 use resource_tracker::sampler::Target;
 use resource_tracker::session::SessionError;
+use resource_tracker::source::sysinfo;
 use resource_tracker::tracker::TrackerError;
 
 use crate::error;
@@ -27,11 +28,26 @@ fn host() -> PyResult<&'static Root> {
     Ok(HOST.get_or_init(|| root))
 }
 
+/// The backend of that name, or the one that the environment names.
+pub fn backend_of(name: Option<&str>) -> PyResult<Backend> {
+    let backend = name.map_or_else(Backend::from_env, Backend::from_name);
+    backend.map_err(|error| PyValueError::new_err(format!("{error}; {}", error.hint())))
+}
+
 /// Totals of a process, or of it and its descendants, so far.
 #[pyfunction]
-pub fn process_stats(py: Python<'_>, pid: u32, children: bool) -> PyResult<Bound<'_, PyDict>> {
-    let root = host()?;
-    let read = py.detach(|| reading::process(root, pid, children));
+#[pyo3(signature = (pid, children, backend=None))]
+pub fn process_stats<'py>(
+    py: Python<'py>,
+    pid: u32,
+    children: bool,
+    backend: Option<&str>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (root, backend) = (host()?, backend_of(backend)?);
+    let read = py.detach(|| match backend {
+        Backend::Procfs => reading::process(root, pid, children),
+        Backend::Sysinfo => sysinfo::process(root, pid, children),
+    });
     let read = read.map_err(|source: SourceError| {
         error::session(&SessionError::Tracker(TrackerError::Target { pid, source }))
     })?;
@@ -52,9 +68,13 @@ pub fn process_stats(py: Python<'_>, pid: u32, children: bool) -> PyResult<Bound
 
 /// Totals and levels of the machine.
 #[pyfunction]
-pub fn system_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let root = host()?;
-    let read = py.detach(|| reading::system(root));
+#[pyo3(signature = (backend=None))]
+pub fn system_stats<'py>(py: Python<'py>, backend: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
+    let (root, backend) = (host()?, backend_of(backend)?);
+    let read = py.detach(|| match backend {
+        Backend::Procfs => reading::system(root),
+        Backend::Sysinfo => sysinfo::system(root),
+    });
     let dict = PyDict::new(py);
     for metric in Table::System.metrics() {
         let name = metric.column();
@@ -118,6 +138,7 @@ impl Meter {
             children,
             track_processes: pid.is_some(),
             track_system: pid.is_none(),
+            backend: backend_of(None)?,
             ..Config::default()
         };
         let target = pid.map_or(Target::None, Target::Running);

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::column::frame_to_python;
 use crate::error;
 use crate::facts::{stats_from_python, stats_to_python};
+use crate::looks::backend_of;
 use crate::value::{map_to_python, to_python};
 
 /// One recording: started, looked at, stopped, kept, loaded.
@@ -59,7 +60,9 @@ impl Session {
     ) -> PyResult<Self> {
         let interval = Interval::from_seconds(interval)
             .map_err(|error| PyValueError::new_err(format!("{error}; {}", error.hint())))?;
-        let config = Config { interval, children, track_processes, track_system, ..Config::default() };
+        let backend = backend_of(None)?;
+        let config =
+            Config { interval, children, track_processes, track_system, backend, ..Config::default() };
         Ok(Self::of(CoreSession::new(Plan {
             config,
             pid,

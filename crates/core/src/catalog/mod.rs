@@ -32,6 +32,7 @@ pub use query::{Filters, Plan, Query};
 pub use server::Server;
 pub use update::{Step, UpdateReport, update};
 
+use crate::paths::{self, Purpose};
 use keeper::{Keeper, unix_now_s, utc_date};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -64,16 +65,14 @@ pub struct Settings {
 
 impl Settings {
     /// As the environment says: `RESOURCE_TRACKER_OFFLINE`, `RESOURCE_TRACKER_KEEPER_URL`,
-    /// `XDG_CACHE_HOME`, `HOME`.
+    /// and what names the user's folder for caches.
     #[must_use]
     pub fn from_env() -> Self {
-        let dir = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let cache = dir("XDG_CACHE_HOME").or_else(|| dir("HOME").map(|home| home.join(".cache")));
         Self {
             offline: crate::network::offline(),
             keeper_url: std::env::var("RESOURCE_TRACKER_KEEPER_URL")
                 .unwrap_or_else(|_| KEEPER_URL.to_owned()),
-            cache_dir: cache.map(|cache| cache.join("resource-tracker")),
+            cache_dir: paths::folder(Purpose::Cache),
             deadline: DEADLINE,
         }
     }

@@ -9,8 +9,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::source::cgroup::OomKills;
 use crate::source::gpu::GpuFigures;
+
+/// Processes that were killed for memory while a job ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OomKills {
+    /// How many.
+    pub processes: u64,
+    /// All of them in the job's own group; else somewhere on the machine, most likely the job that ended so.
+    pub certain: bool,
+}
 
 /// The version of the snapshot schema that is read and written here.
 pub const VERSION: u64 = 1;

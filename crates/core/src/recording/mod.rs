@@ -16,7 +16,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
 pub use error::{LoadError, SnapshotError};
-pub use head::{Head, Metadata, Run, Software, Status, VERSION};
+pub use head::{Head, Metadata, OomKills, Run, Software, Status, VERSION};
 pub(crate) use write::{Key, write_cells};
 pub use write::{Replay, gzip, write_snapshot};
 

@@ -4,9 +4,8 @@
 //! the counts of its start, and [`OomKills`].
 //! Not here: what to ask for next time (`recommend`).
 
-use serde::{Deserialize, Serialize};
-
 use super::{groups_of, parse_key};
+pub use crate::recording::OomKills;
 use crate::root::Root;
 
 /// The line of all three files.
@@ -18,15 +17,6 @@ pub struct OomWatch {
     /// The file of the job's group that counts, and its count; `None` where there is none.
     group: Option<(String, u64)>,
     machine: Option<u64>,
-}
-
-/// Processes that were killed for memory while a job ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OomKills {
-    /// How many.
-    pub processes: u64,
-    /// All of them in the job's own group; else somewhere on the machine, most likely the job that ended so.
-    pub certain: bool,
 }
 
 impl OomWatch {

@@ -7,19 +7,36 @@
 //!
 //! A host without a device file of a GPU has no [`Reader`]: no thread, no library, no process.
 
-mod drm;
-mod fdinfo;
 mod figures;
-mod kfd;
-mod nvidia;
-mod nvidia_smi;
-mod nvml;
-mod nvml_old;
-mod open_files;
-mod share;
-mod visible;
 mod watch;
 mod worker;
+
+#[cfg(not(target_os = "linux"))]
+#[path = "elsewhere.rs"]
+mod reader;
+#[cfg(target_os = "linux")]
+mod reader;
+
+#[cfg(target_os = "linux")]
+mod drm;
+#[cfg(target_os = "linux")]
+mod fdinfo;
+#[cfg(target_os = "linux")]
+mod kfd;
+#[cfg(target_os = "linux")]
+mod nvidia;
+#[cfg(target_os = "linux")]
+mod nvidia_smi;
+#[cfg(target_os = "linux")]
+mod nvml;
+#[cfg(target_os = "linux")]
+mod nvml_old;
+#[cfg(target_os = "linux")]
+mod open_files;
+#[cfg(target_os = "linux")]
+mod share;
+#[cfg(target_os = "linux")]
+mod visible;
 
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
@@ -28,14 +45,11 @@ use crate::root::Root;
 use crate::snapshot::Moment;
 
 pub use figures::{Figures, GpuFigures};
+#[cfg(target_os = "linux")]
 pub use nvidia_smi::{is_helper, may_be_helper};
+pub use reader::Reader;
 pub use watch::Watch;
 pub use worker::Gpus;
-
-use drm::Drm;
-use nvidia::Nvidia;
-use open_files::OpenFiles;
-use visible::Permissions;
 
 /// What a snapshot knows about GPUs.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +128,7 @@ pub struct Share {
 
 impl Share {
     /// The job does not touch this GPU.
+    #[cfg(any(target_os = "linux", test))]
     const NOTHING: Self = Self { usage: Some(0.0), vram_bytes: Some(0), is_estimate: false };
 }
 
@@ -195,68 +210,6 @@ pub struct Question {
     pub members: Vec<u32>,
     /// The root of the job, whose environment says which GPUs it may use.
     pub root_pid: Option<u32>,
-}
-
-/// Reads all GPUs of a host.
-#[derive(Debug)]
-pub struct Reader {
-    nvidia: Option<Nvidia>,
-    drm: Option<Drm>,
-    /// A GPU whose driver nothing here reads.
-    unread: Option<String>,
-    files: OpenFiles,
-    permissions: Permissions,
-}
-
-impl Reader {
-    /// `None` where there is no device file of a GPU. Loads nothing and starts nothing yet.
-    #[must_use]
-    pub fn open(root: &Root, may_start_processes: bool) -> Option<Self> {
-        let nvidia = nvidia::has_door(root);
-        let found = drm::find(root);
-        let unread = if nvidia && root.is_recorded() {
-            // A library answers for this machine, not for a recorded one.
-            Some("NVIDIA GPUs of a recorded tree cannot be read".to_owned())
-        } else {
-            found.unread.map(|driver| format!("GPUs of the kernel driver `{driver}` are not read here"))
-        };
-        let nvidia = (nvidia && !root.is_recorded()).then(|| Nvidia::new(may_start_processes));
-        let drm = (!found.cards.is_empty()).then(|| Drm::new(found.cards));
-        (nvidia.is_some() || drm.is_some() || unread.is_some()).then(|| Self {
-            nvidia,
-            drm,
-            unread,
-            files: OpenFiles::default(),
-            permissions: Permissions::default(),
-        })
-    }
-
-    /// Looks at all GPUs. May take as long as the slowest driver.
-    pub fn read(&mut self, root: &Root, question: &Question, at: Moment) -> GpuReading {
-        let mut reading = GpuReading::default();
-        // Which files the job has open is asked where something depends on it.
-        if self.drm.is_some() || self.nvidia.as_ref().is_some_and(Nvidia::needs_open_files) {
-            self.files.look(root, &question.members, at.monotonic_ns);
-        }
-        if let Some(nvidia) = &mut self.nvidia {
-            nvidia.read(root, question, &mut self.files, at, &mut reading);
-        }
-        if let Some(drm) = &mut self.drm {
-            drm.read(root, question, &self.files, at, &mut reading);
-        }
-        if let Some(why) = &self.unread {
-            reading.is_incomplete = true;
-            reading.notes.push(format!("GPU: {why}"));
-        }
-        self.permissions.apply(root, question.root_pid, &mut reading.gpus);
-        if reading.gpus.iter().any(|gpu| gpu.job.is_estimate) {
-            reading.notes.push(
-                "GPU: the job's part is an estimate, by the GPU files that its processes have open"
-                    .to_owned(),
-            );
-        }
-        reading
-    }
 }
 
 /// What `server_info` says about GPUs.
@@ -344,11 +297,11 @@ pub fn inventory(root: &Root, patience: Patience) -> Inventory {
     let state = known.map_or_else(ask, GpuState::Read);
     let reading = match state {
         GpuState::Absent => return Inventory { names: Some(Vec::new()), memory_bytes: Some(0) },
-        GpuState::Silent => return Inventory { names: nvidia::names_by_kernel(root), memory_bytes: None },
+        GpuState::Silent => return Inventory { names: reader::names_by_kernel(root), memory_bytes: None },
         GpuState::Read(reading) => reading,
     };
     if reading.gpus.is_empty() && reading.is_incomplete {
-        return Inventory { names: nvidia::names_by_kernel(root), memory_bytes: None };
+        return Inventory { names: reader::names_by_kernel(root), memory_bytes: None };
     }
     Inventory {
         names: Some(reading.gpus.iter().map(|gpu| gpu.name.clone()).collect()),
@@ -386,6 +339,7 @@ mod tests {
         assert_eq!(GpuState::Silent.job(), GpuTotals::default());
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_host_without_a_device_file_of_a_gpu_has_no_reader() {
         let folder = tempfile::tempdir().unwrap();

@@ -3,11 +3,11 @@
 //! A partition is a part of its disk, and a dm, md or loop device passes on to the disks below it what it
 //! is given: counting either beside the disk counts the same bytes twice. RAM disks are no storage.
 
-use super::{KeptFile, Picks, parse_diskstats, unparsed};
+use super::{KeptFile, Picks, SECTOR_BYTES, parse_diskstats, unparsed};
 use crate::error::SourceError;
 use crate::root::{Root, Shape};
 use crate::snapshot::{Device, Snapshot};
-use crate::source::Source;
+use crate::source::{Source, is_partition};
 
 /// `/proc/diskstats`.
 #[derive(Debug, Default)]
@@ -28,10 +28,13 @@ impl Source for DisksSource {
         let counts = self.picks.of(disks.iter().map(|disk| disk.name), |names| {
             names.iter().map(|name| is_whole_disk(root, &String::from_utf8_lossy(name))).collect()
         });
-        let whole = disks.iter().zip(counts).filter(|(_, counts)| **counts).map(|(disk, _)| Device {
-            name: disk.name.into(),
-            inbound: disk.read_sectors,
-            outbound: disk.written_sectors,
+        let whole = disks.iter().zip(counts).filter(|(_, counts)| **counts).filter_map(|(disk, _)| {
+            Some(Device {
+                name: disk.name.into(),
+                // More than fits is no count of bytes.
+                inbound: disk.read_sectors.checked_mul(SECTOR_BYTES)?,
+                outbound: disk.written_sectors.checked_mul(SECTOR_BYTES)?,
+            })
         });
         snapshot.disks = Some(whole.collect());
         Ok(())
@@ -56,39 +59,4 @@ fn is_whole_disk(root: &Root, name: &str) -> bool {
 fn numbered(name: &str, kind: &str) -> bool {
     name.strip_prefix(kind)
         .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// Whether a block device's name is that of a partition, for where there is no `/sys/block` to ask.
-///
-/// `sda1`, `vda1`, `xvda1` and `hda1` end in digits; `nvme0n1p1` and `mmcblk0p1` in `p` and digits.
-#[must_use]
-pub fn is_partition(name: &str) -> bool {
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    if stem.len() == name.len() {
-        return false;
-    }
-    let lettered = ["sd", "hd", "vd", "xvd"].iter().any(|kind| {
-        stem.strip_prefix(kind)
-            .is_some_and(|letters| !letters.is_empty() && letters.bytes().all(|b| b.is_ascii_lowercase()))
-    });
-    let numbered_disk = stem.strip_suffix('p').is_some_and(|disk| {
-        ["nvme", "mmcblk", "md", "nbd"].iter().any(|kind| disk.starts_with(kind))
-            && disk.ends_with(|c: char| c.is_ascii_digit())
-    });
-    lettered || numbered_disk
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn partitions_are_told_from_disks_by_name() {
-        for partition in ["sda1", "vda1", "xvdf12", "hdb3", "sdaa9", "nvme0n1p2", "mmcblk0p1", "nbd0p1"] {
-            assert!(is_partition(partition), "{partition}");
-        }
-        for disk in ["sda", "vda", "xvda", "nvme0n1", "mmcblk0", "dm-0", "md127", "sr0", "loop7", "", "7"] {
-            assert!(!is_partition(disk), "{disk}");
-        }
-    }
 }

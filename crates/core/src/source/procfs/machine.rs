@@ -18,7 +18,7 @@ impl Source for CpuSource {
     fn read(&mut self, root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError> {
         const PATH: &str = "/proc/stat";
         let text = self.0.text(root, PATH, Shape::Whole)?;
-        snapshot.cpu = Some(parse_stat(text).map_err(unparsed(PATH))?);
+        snapshot.cpu = Some(parse_stat(text).map_err(unparsed(PATH))?.machine_cpu());
         Ok(())
     }
 }
@@ -48,7 +48,7 @@ impl Source for ProcessesSource {
 
     fn read(&mut self, root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError> {
         // Both are read before the list: what starts or ends meanwhile changes them once more.
-        let signs = snapshot.cpu.zip(root.proc_links()).map(|(cpu, links)| Signs { forks: cpu.forks, links });
+        let signs = snapshot.cpu.and_then(|cpu| Some(Signs { forks: cpu.forks?, links: root.proc_links()? }));
         let mut pids = snapshot.pids.take().unwrap_or_default();
         match (&self.listed, signs) {
             (Some((then, list)), Some(now)) if *then == now => pids.clone_from(list),
@@ -74,7 +74,7 @@ impl Source for MemorySource {
     fn read(&mut self, root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError> {
         const PATH: &str = "/proc/meminfo";
         let text = self.0.text(root, PATH, Shape::Whole)?;
-        snapshot.memory = Some(parse_meminfo(text).map_err(unparsed(PATH))?);
+        snapshot.memory = Some(parse_meminfo(text).map_err(unparsed(PATH))?.machine_memory());
         Ok(())
     }
 }

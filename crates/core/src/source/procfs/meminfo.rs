@@ -4,6 +4,7 @@
 
 use super::text::{fields, lines, number};
 use crate::error::ParseError;
+use crate::snapshot::MachineMemory;
 
 /// Memory of the machine in KiB; `None` where this kernel has no such line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,19 @@ impl Meminfo {
     pub fn cached_kib(&self) -> Option<u64> {
         // Kernels before 2.6.19 have no SReclaimable: nothing to add then.
         self.page_cache_kib?.checked_add(self.reclaimable_kib.unwrap_or(0))
+    }
+
+    /// As every system's is written down.
+    #[must_use]
+    pub fn machine_memory(&self) -> MachineMemory {
+        MachineMemory {
+            free_kib: self.free_kib,
+            used_kib: self.used_kib(),
+            buffers_kib: self.buffers_kib,
+            cached_kib: self.cached_kib(),
+            active_kib: self.active_kib,
+            inactive_kib: self.inactive_kib,
+        }
     }
 
     /// Total less free, buffers and cached; `None` where the lines contradict each other.

@@ -16,23 +16,26 @@ mod space;
 mod stat;
 mod text;
 
-pub use disks::{DisksSource, is_partition};
+pub use disks::DisksSource;
 pub use diskstats::{SECTOR_BYTES, parse_diskstats};
 pub use machine::{CpuSource, MemorySource, PressureSource, ProcessesSource};
 pub use meminfo::{Meminfo, parse_meminfo};
 pub use mountinfo::{Mount, parse_mountinfo};
 pub use net_dev::parse_net_dev;
 pub use network::NetworkSource;
+pub(crate) use network::interfaces_that_count;
 pub use pid_io::{PidIo, parse_pid_io};
 pub use pid_stat::{PidStat, parse_pid_stat};
 pub use pid_status::{PidStatus, parse_pid_status};
 pub use pressure::parse_some_us;
 pub use smaps_rollup::{SmapsRollup, parse_smaps_rollup};
+pub(crate) use space::is_safe;
 pub use space::{SpaceSource, file_systems, zfs_pools};
 pub use stat::{Stat, parse_stat};
 
 use crate::error::{ParseError, SourceError};
 use crate::root::{Kept, Root, Shape};
+use crate::tree::pid_path;
 
 /// A kernel file that is opened at the first tick and read anew at each, and its buffer.
 #[derive(Debug, Default)]
@@ -63,6 +66,30 @@ impl KeptFile {
         };
         Ok(self.kept.insert(kept))
     }
+}
+
+/// In which processes have the numbers that we see; containers that share a folder do not share this.
+pub(crate) fn pid_namespace() -> Option<String> {
+    let link = Root::host_as_guest().ok()?.link("/proc/self/ns/pid")?;
+    Some(link.to_string_lossy().into_owned())
+}
+
+/// When a process started: with its pid, who it is. `None` where it is not there.
+pub(crate) fn process_start(pid: u32) -> Option<u64> {
+    let mut buffer = Vec::new();
+    let root = Root::host().ok()?;
+    let text = root.read(pid_path(pid, "stat").as_str(), &mut buffer).ok()?;
+    Some(parse_pid_stat(text).ok()?.start_ticks)
+}
+
+/// The command line of a process, where it can be read.
+pub(crate) fn command_of(pid: u32) -> Option<Vec<String>> {
+    let mut buffer = Vec::new();
+    let root = Root::host().ok()?;
+    let text = root.read(pid_path(pid, "cmdline").as_str(), &mut buffer).ok()?;
+    let words = text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    let words: Vec<_> = words.collect();
+    words.split_last().map(|(_, words)| words.to_vec()).filter(|words| !words.is_empty())
 }
 
 fn unparsed(path: &str) -> impl Fn(ParseError) -> SourceError {

@@ -27,8 +27,9 @@ impl Source for NetworkSource {
         const PATH: &str = "/proc/net/dev";
         let text = self.file.text(root, PATH, Shape::Records)?;
         let interfaces: Vec<_> = parse_net_dev(text).collect::<Result<_, _>>().map_err(unparsed(PATH))?;
-        let counts =
-            self.picks.of(interfaces.iter().map(|interface| interface.name), |names| choose(root, names));
+        let counts = self.picks.of(interfaces.iter().map(|interface| interface.name), |names| {
+            interfaces_that_count(root, names)
+        });
         let real =
             interfaces.iter().zip(counts).filter(|(_, counts)| **counts).map(|(interface, _)| Device {
                 name: interface.name.into(),
@@ -40,7 +41,8 @@ impl Source for NetworkSource {
     }
 }
 
-fn choose(root: &Root, names: &[Box<[u8]>]) -> Vec<bool> {
+/// Whether each of these interfaces counts.
+pub(crate) fn interfaces_that_count(root: &Root, names: &[Box<[u8]>]) -> Vec<bool> {
     let names: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
     let below = |name: &str, entry: &str| format!("/sys/class/net/{name}/{entry}");
     let has_hardware = |name: &str| root.exists(&below(name, "device"));

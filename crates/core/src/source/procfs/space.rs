@@ -136,7 +136,8 @@ fn choose(root: &Root, mounts: &[Mount]) -> Chosen {
     chosen
 }
 
-fn is_safe(kind: &str) -> bool {
+/// Whether a file system of this kind answers by itself, without a network or another program.
+pub(crate) fn is_safe(kind: &str) -> bool {
     kind == "zfs" || ON_DEVICES.contains(&kind) || HARMLESS.contains(&kind)
 }
 

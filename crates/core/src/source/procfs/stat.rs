@@ -4,6 +4,7 @@
 
 use super::text::{fields, labelled, lines, number};
 use crate::error::ParseError;
+use crate::snapshot::MachineCpu;
 
 /// CPU ticks since boot, all CPUs together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,14 +24,18 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// User (nice included) and system time of the machine.
+    /// In nanoseconds; nice time is user time.
     #[must_use]
-    pub fn busy_ns(&self) -> u64 {
+    pub fn machine_cpu(&self) -> MachineCpu {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        self.user_ticks
-            .saturating_add(self.nice_ticks)
-            .saturating_add(self.system_ticks)
-            .saturating_mul(tick_ns)
+        let ns = |ticks: u64| ticks.saturating_mul(tick_ns);
+        MachineCpu {
+            user_ns: ns(self.user_ticks.saturating_add(self.nice_ticks)),
+            system_ns: ns(self.system_ticks),
+            steal_ns: Some(ns(self.steal_ticks)),
+            forks: Some(self.forks),
+            cpus: self.cpus,
+        }
     }
 }
 

@@ -1,7 +1,5 @@
-//! The `unsafe` of this crate, but for old calls of a GPU library (`source::gpu`): system calls that no safe crate in our
-//! tree offers.
-//!
-//! Each function is one call with its reason; decisions are made by the callers.
+//! Linux's own calls: counters that are inherited, children that are looked at before they are reaped, signals and
+//! processes as descriptors.
 #![expect(
     unsafe_code,
     reason = "perf_event_open, waitid with rusage, signalfd and pre_exec have no safe wrapper here"
@@ -9,10 +7,13 @@
 
 use std::io;
 use std::mem::{self, ManuallyDrop, MaybeUninit};
-use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
+
+use super::unix::clock_ns;
+use super::{Ended, Ending, SignalSet, ending_of_status};
 
 /// CPU time in nanoseconds that all threads of a process have spent, those that ended included.
 ///
@@ -22,33 +23,6 @@ pub fn process_cpu_ns(pid: u32) -> Option<u64> {
     /// `CPUCLOCK_SCHED` of `include/linux/posix-timers.h`: scheduler time of a whole process.
     const CPUCLOCK_SCHED: i32 = 2;
     clock_ns((!pid.cast_signed() << 3) | CPUCLOCK_SCHED)
-}
-
-/// CPU time in nanoseconds of the calling thread.
-#[must_use]
-pub fn thread_cpu_ns() -> Option<u64> {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
-/// CPU time in nanoseconds of this process.
-#[must_use]
-pub fn own_cpu_ns() -> Option<u64> {
-    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
-    let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: the kernel writes one timespec into memory of that size.
-    let failed = unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0;
-    if failed {
-        return None;
-    }
-    // SAFETY: the call succeeded, so it has filled the timespec.
-    let time = unsafe { time.assume_init() };
-    u64::try_from(time.tv_sec)
-        .ok()?
-        .checked_mul(1_000_000_000)?
-        .checked_add(u64::try_from(time.tv_nsec).ok()?)
 }
 
 /// Whom a task-clock counter follows.
@@ -163,32 +137,6 @@ fn open_task_clock(follow: Follow) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What an ended child leaves behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Which child.
-    pub pid: u32,
-    /// Its exit code, or the signal that ended it.
-    pub how: Ending,
-    /// User time in µs of it and of the children that it waited for.
-    pub user_us: u64,
-    /// System time in µs, likewise.
-    pub system_us: u64,
-    /// Largest resident size of any one of them; starts at the size of whoever forked it.
-    pub max_rss_kib: u64,
-    /// Page faults that had to read from storage.
-    pub major_faults: u64,
-}
-
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// It left by itself.
-    Code(i32),
-    /// A signal ended it.
-    Signal(i32),
-}
-
 /// Looks at the next child that has ended, without reaping it: its `/proc` files stay readable.
 ///
 /// `None` when no child of ours has ended (or there is none at all).
@@ -227,51 +175,7 @@ pub fn peek_ended_child() -> io::Result<Option<Ended>> {
     }))
 }
 
-/// A set of signals.
-#[derive(Clone, Copy)]
-pub struct SignalSet(libc::sigset_t);
-
 impl SignalSet {
-    /// The set of these signals.
-    #[must_use]
-    pub fn of(signals: &[i32]) -> Self {
-        let mut set = MaybeUninit::uninit();
-        // SAFETY: sigemptyset fills the set it is given.
-        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-        // SAFETY: filled by the line above.
-        let mut set = unsafe { set.assume_init() };
-        for signal in signals {
-            // SAFETY: a valid set and an integer; a number that is no signal is refused, not undefined.
-            unsafe { libc::sigaddset(&raw mut set, *signal) };
-        }
-        Self(set)
-    }
-
-    /// All signals there are.
-    #[must_use]
-    pub fn every() -> Self {
-        let mut set = MaybeUninit::uninit();
-        // SAFETY: sigfillset fills the set it is given.
-        unsafe { libc::sigfillset(set.as_mut_ptr()) };
-        // SAFETY: filled by the line above.
-        Self(unsafe { set.assume_init() })
-    }
-
-    /// Makes this the mask of the calling thread again.
-    pub fn restore(&self) {
-        // SAFETY: a valid set; the old mask is not asked for.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
-    }
-
-    /// Blocks these signals for the calling thread (and threads it starts); gives back the mask before.
-    #[must_use]
-    pub fn block(&self) -> Self {
-        let mut before = Self::of(&[]);
-        // SAFETY: two valid sets; the old mask is written to the second.
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const self.0, &raw mut before.0) };
-        before
-    }
-
     /// A descriptor that becomes readable when one of these (blocked) signals arrives.
     ///
     /// # Errors
@@ -309,6 +213,74 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     // SAFETY: all bytes were written, and the struct has no invalid bit patterns.
     let info = unsafe { info.assume_init() };
     Some(Arrived { signal: info.ssi_signo.cast_signed(), from_kernel: info.ssi_code == libc::SI_KERNEL })
+}
+
+/// A bell that can be waited for by its descriptor, beside others.
+#[derive(Debug)]
+pub struct Bell(OwnedFd);
+
+impl Bell {
+    /// A quiet one.
+    ///
+    /// # Errors
+    /// Where the kernel gives no descriptor.
+    pub fn new() -> io::Result<Option<Self>> {
+        use rustix::event::{EventfdFlags, eventfd};
+        Ok(Some(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
+    /// Whoever waits for it goes on.
+    pub fn ring(&self) {
+        // A counter that is full rings already.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// The next wait waits again.
+    pub fn quiet(&self) {
+        let mut count = [0; 8];
+        // Non-blocking: an error only says that the bell was quiet already.
+        let _ = rustix::io::read(&self.0, &mut count);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A process that is no child of ours, whose end the kernel tells.
+#[derive(Debug)]
+pub struct Watch(OwnedFd);
+
+impl Watch {
+    /// `None` where it is not there, or the kernel is older than 5.3.
+    #[must_use]
+    pub fn open(pid: u32) -> Option<Self> {
+        use rustix::process::{Pid, PidfdFlags, pidfd_open};
+        pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok().map(Self)
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Waits until the bell rings, the process ends, or the time is up; whether the process has ended.
+#[must_use]
+pub fn wait_for_bell(bell: &Bell, watched: Option<&Watch>, timeout: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let timeout = Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(timeout.subsec_nanos()),
+    };
+    let mut fds = vec![PollFd::new(bell, PollFlags::IN)];
+    fds.extend(watched.map(|watched| PollFd::new(watched, PollFlags::IN)));
+    // An interrupted wait is a short one: the caller looks at the clock again.
+    let _ = poll(&mut fds, Some(&timeout));
+    fds.get(1).is_some_and(|fd| !fd.revents().is_empty())
 }
 
 /// One heap for all threads: ours allocate little, and a heap of its own for each would be most of the tracker's memory.
@@ -351,26 +323,6 @@ struct Action {
 /// The size of the kernel's signal set in bytes.
 const SIGNAL_SET_BYTES: usize = 8;
 
-/// The time zone of this machine at a moment: seconds east of Greenwich, and the zone's abbreviation.
-#[must_use]
-pub fn local_zone(unix_s: i64) -> Option<(i32, String)> {
-    let mut time = MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: reads one integer of ours and fills one structure of ours; reads `TZ`, which nothing of ours changes.
-    let found = unsafe { libc::localtime_r(&raw const unix_s, time.as_mut_ptr()) };
-    if found.is_null() {
-        return None;
-    }
-    // SAFETY: filled above; all zeroes is a valid `tm` too.
-    let time = unsafe { time.assume_init() };
-    let abbreviation = if time.tm_zone.is_null() {
-        String::new()
-    } else {
-        // SAFETY: the C library keeps the abbreviations of zones for as long as the process lives.
-        unsafe { std::ffi::CStr::from_ptr(time.tm_zone) }.to_string_lossy().into_owned()
-    };
-    Some((i32::try_from(time.tm_gmtoff).ok()?, abbreviation))
-}
-
 /// Whether a signal is ignored in this process.
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
@@ -391,10 +343,11 @@ pub fn ignore(signal: i32) {
     unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, none, SIGNAL_SET_BYTES) };
 }
 
-/// Gives a signal its default action in this process.
-pub fn reset(signal: i32) {
-    // SAFETY: SIG_DFL is a valid disposition for every signal; where it is not allowed the call fails.
-    unsafe { libc::signal(signal, libc::SIG_DFL) };
+/// Signals whose action we change for ourselves, or the C library for its threads (32 and 33), and that were ignored
+/// when we started: the job must find them so.
+#[must_use]
+pub fn ignored_at_start() -> Vec<i32> {
+    [libc::SIGPIPE, libc::SIGCHLD, 32, 33].into_iter().filter(|signal| is_ignored(*signal)).collect()
 }
 
 /// How a process ended that is no child of ours, by its pidfd; `None` until it is reaped, and before Linux 6.15.
@@ -418,45 +371,10 @@ pub fn ending_of(pidfd: BorrowedFd<'_>) -> Option<Ending> {
     (!failed && info.mask & WITH_EXIT != 0).then(|| ending_of_status(info.exit_code))
 }
 
-/// How a process ended, by its status as `waitpid(2)` gives it.
+/// Our resident memory, where it is not read from `/proc/self/statm` anyway.
 #[must_use]
-pub fn ending_of_status(status: i32) -> Ending {
-    match status & 0x7f {
-        0 => Ending::Code((status >> 8) & 0xff),
-        signal => Ending::Signal(signal),
-    }
-}
-
-/// Leaves whoever started us: a session of our own, and no child of anybody's who could wait for us.
-///
-/// # Errors
-/// What `fork(2)` says; we then still are who we were.
-pub fn leave_parent() -> io::Result<()> {
-    // SAFETY: called by a program with one thread, so that the copy is as whole as the original.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => {
-            // A group leader may not start a session; the child of a fork never is one.
-            let _ = rustix::process::setsid();
-            Ok(())
-        }
-        // SAFETY: ends this process at once; the copy goes on.
-        _ => unsafe { libc::_exit(0) },
-    }
-}
-
-/// Another descriptor of the same open file, above the standard ones and closed on exec.
-///
-/// # Errors
-/// What the kernel says: there may be no such descriptor.
-pub fn duplicate(descriptor: i32) -> io::Result<OwnedFd> {
-    // SAFETY: takes integers by value; a number that is no descriptor is refused.
-    let fd = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call succeeded, so this descriptor is open and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+pub const fn own_rss_kib() -> Option<u64> {
+    None
 }
 
 /// Starts a command with the signal mask that we were given, with `ignored` signals ignored, in the given cgroup.
@@ -487,58 +405,9 @@ pub fn spawn(
     command.spawn()
 }
 
-/// A value that is handed over once, for as long as the process lives, by whoever comes first.
-///
-/// There is no lock and nothing to wait for: a fork at any moment leaves the child a value or none, and never a lock
-/// whose holder was not copied.
-#[derive(Debug)]
-pub struct Handover<T>(AtomicPtr<T>);
-
-impl<T: Send + Sync + 'static> Handover<T> {
-    /// Nothing yet.
-    #[must_use]
-    pub const fn empty() -> Self {
-        Self(AtomicPtr::new(std::ptr::null_mut()))
-    }
-
-    /// What was handed over.
-    #[must_use]
-    pub fn get(&self) -> Option<&'static T> {
-        // SAFETY: null, or a leaked box that nobody frees or changes; `Acquire` sees all that was written into it.
-        unsafe { self.0.load(Ordering::Acquire).as_ref() }
-    }
-
-    /// Hands a value over, unless one is there.
-    pub fn set(&self, value: T) {
-        if self.get().is_some() {
-            return;
-        }
-        let value = Box::leak(Box::new(value));
-        // One who comes second by a hair leaves a few bytes behind, once.
-        let _ = self.0.compare_exchange(std::ptr::null_mut(), value, Ordering::AcqRel, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_value_handed_over_is_everybodys() {
-        static CELL: Handover<String> = Handover::empty();
-        assert_eq!(CELL.get(), None);
-        std::thread::scope(|scope| {
-            for number in 0..8 {
-                scope.spawn(move || {
-                    CELL.set(format!("value {number}"));
-                    assert!(CELL.get().is_some_and(|value| value.starts_with("value ")));
-                });
-            }
-        });
-        let first = CELL.get();
-        CELL.set("late".to_owned());
-        assert_eq!((CELL.get(), first.is_some()), (first, true));
-    }
 
     #[test]
     fn a_counter_whose_number_is_somebody_elses_is_neither_read_nor_closed() {
@@ -556,14 +425,6 @@ mod tests {
         assert!(unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0, "closed though it is not ours");
         // SAFETY: still open, by the line above, and ours to close.
         unsafe { libc::close(number) };
-    }
-
-    #[test]
-    fn a_status_is_a_code_or_a_signal() {
-        assert_eq!(ending_of_status(0), Ending::Code(0));
-        assert_eq!(ending_of_status(3 << 8), Ending::Code(3));
-        assert_eq!(ending_of_status(9), Ending::Signal(9));
-        assert_eq!(ending_of_status(0x80 + 11), Ending::Signal(11), "with a core dump");
     }
 
     #[test]

@@ -1,10 +1,5 @@
-//! Running a command under the tracker, and following one that runs already, without being in its way.
-//!
-//! In:  a command or a pid. Out: how it ended, and the finished [`Tracker`].
-//!
-//! The command runs in our process group, with our terminal, streams, environment and folder, and with the
-//! signal mask and dispositions that we were given. A signal that is sent to us goes on to it once; one that
-//! the terminal sends to the whole group has reached it already. When we are killed, it lives on.
+//! Linux's half of the wrapper: signals and ends of children arrive on descriptors, orphans come to us, and the job is
+//! looked at once more between its end and its burial.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,79 +8,19 @@ use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
-use thiserror::Error;
 
-use crate::config::Config;
+use super::{Beside, Done, WrapError};
+use crate::config::{Backend, Config};
 use crate::counter::TreeCounter;
 use crate::ledger::{Reaped, Totals};
 use crate::root::Root;
 use crate::sampler::{Order, Sink, Target};
-use crate::source::cgroup::{OomKills, OomWatch};
+use crate::source::cgroup::OomWatch;
 use crate::source::gpu;
 use crate::source::procfs::{parse_pid_io, parse_pid_status};
-use crate::sys::{self, Ended, Ending, SignalSet};
+use crate::sys::{self, Ended, Ending, SignalSet, Watch};
 use crate::tracker::{Tracker, TrackerError};
 use crate::tree::pid_path;
-
-/// Why a command does not run.
-#[derive(Debug, Error)]
-pub enum WrapError {
-    /// There is no such command.
-    #[error("cannot find the command `{command}`")]
-    NotFound {
-        /// As it was given.
-        command: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// It is there and cannot be executed.
-    #[error("cannot execute `{command}`")]
-    NotExecutable {
-        /// As it was given.
-        command: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// We cannot start anything.
-    #[error("cannot start `{command}`")]
-    Fork {
-        /// As it was given.
-        command: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The tracker does not start.
-    #[error(transparent)]
-    Tracker(#[from] TrackerError),
-    /// Signals cannot be received.
-    #[error("cannot receive signals")]
-    Signals(#[source] io::Error),
-}
-
-impl WrapError {
-    /// As a shell would say it; 125 is our own failure.
-    #[must_use]
-    pub const fn exit_code(&self) -> u8 {
-        match self {
-            Self::NotFound { .. } => 127,
-            Self::NotExecutable { .. } => 126,
-            Self::Fork { .. } | Self::Tracker(_) | Self::Signals(_) => 125,
-        }
-    }
-
-    /// What can be done about it.
-    #[must_use]
-    pub const fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::NotFound { .. } => Some("is it spelled right, and on PATH? A shell line needs `sh -c '…'`"),
-            Self::NotExecutable { .. } => {
-                Some("`chmod +x` it, or name its interpreter: `run -- python FILE`")
-            }
-            Self::Tracker(error) => error.hint(),
-            Self::Fork { .. } | Self::Signals(_) => None,
-        }
-    }
-}
 
 /// Signals that are passed on. Those that stop and continue a terminal job reach the job by themselves.
 const PASSED_ON: [i32; 12] = [
@@ -109,22 +44,6 @@ const KILLED_SAYS_THE_SHELL: i32 = 128 + libc::SIGKILL;
 /// A job that has run for so long, without a signal or a child of it ending, is not about to end at once.
 const SETTLED: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// What else goes on while a job runs.
-pub trait Beside {
-    /// The job has run for a moment and is not about to end at once: the time for work that must not hold it up.
-    fn settled(&mut self) {}
-    /// Whether something of ours is on the terminal that must go before a stop.
-    fn minds_stops(&self) -> bool {
-        false
-    }
-    /// The terminal is about to stop us.
-    fn stopping(&mut self) {}
-    /// We go on.
-    fn continued(&mut self) {}
-}
-
-impl Beside for () {}
-
 /// Our signals while a job runs: received on a descriptor instead of interrupting us.
 pub(crate) struct Signals {
     descriptor: OwnedFd,
@@ -135,7 +54,12 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn receive(ignored_at_start: &[i32], stops: bool) -> Result<Self, WrapError> {
+    /// For somebody who starts no job.
+    pub(crate) fn receive() -> Result<Self, WrapError> {
+        Self::receive_for(&[], false)
+    }
+
+    fn receive_for(ignored_at_start: &[i32], stops: bool) -> Result<Self, WrapError> {
         // With SIGCHLD ignored the kernel would reap the job behind our back.
         sys::reset(libc::SIGCHLD);
         let stops = stops.then_some(libc::SIGTSTP);
@@ -147,19 +71,6 @@ impl Signals {
         let descriptor = set.descriptor().map_err(WrapError::Signals)?;
         Ok(Self { descriptor, mask, ignored: ignored_at_start.to_vec() })
     }
-}
-
-/// A job that ran, and its finished tracker.
-#[derive(Debug)]
-pub struct Done {
-    /// How it ended; `None` where only its parent is told.
-    pub ending: Option<Ending>,
-    /// Its process id.
-    pub pid: u32,
-    /// What the kernel killed for memory meanwhile.
-    pub oom_kills: Option<OomKills>,
-    /// What was recorded.
-    pub tracker: Tracker,
 }
 
 /// Runs `command` under a tracker until it ends.
@@ -175,14 +86,18 @@ pub fn run(
     ignored_at_start: &[i32],
     beside: &mut dyn Beside,
 ) -> Result<Done, WrapError> {
-    let signals = Signals::receive(ignored_at_start, beside.minds_stops())?;
+    let signals = Signals::receive_for(ignored_at_start, beside.minds_stops())?;
     let root = Root::host().map_err(|error| WrapError::Tracker(TrackerError::Host(error)))?;
     let mut tracker = Tracker::start(config, Target::Future, sinks)?;
     if config.children {
         // Orphans of the job come to us then; a kernel that refuses leaves them to init.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     }
-    let (counter, door) = if config.children { count_job(&root, config, &tracker) } else { (None, None) };
+    let (counter, door) = if config.children && config.backend == Backend::Procfs {
+        count_job(&root, config, &tracker)
+    } else {
+        (None, None)
+    };
     let own_rss_kib = own_peak_rss_kib(&root);
     let memory_watch = OomWatch::start(&root, "self");
     let child = start(command, &signals, door)?;
@@ -322,17 +237,6 @@ fn own_peak_rss_kib(root: &Root) -> u64 {
     text.and_then(|text| parse_pid_status(text).ok()?.peak_rss_kib).unwrap_or(u64::MAX)
 }
 
-/// The command line of a process that runs already, where it can be read.
-#[must_use]
-pub fn command_of(pid: u32) -> Option<Vec<String>> {
-    let mut buffer = Vec::new();
-    let root = Root::host().ok()?;
-    let text = root.read(pid_path(pid, "cmdline").as_str(), &mut buffer).ok()?;
-    let words = text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
-    let words: Vec<_> = words.collect();
-    words.split_last().map(|(_, words)| words.to_vec()).filter(|words| !words.is_empty())
-}
-
 /// Follows a process that runs already, until it ends or we are told to stop by a signal.
 ///
 /// # Errors
@@ -343,7 +247,7 @@ pub fn attach(
     sinks: Vec<Box<dyn Sink>>,
     beside: &mut dyn Beside,
 ) -> Result<Done, WrapError> {
-    let signals = Signals::receive(&[], beside.minds_stops())?;
+    let signals = Signals::receive_for(&[], beside.minds_stops())?;
     let root = Root::host().map_err(|error| WrapError::Tracker(TrackerError::Host(error)))?;
     let memory_watch = OomWatch::start(&root, &pid.to_string());
     let mut tracker = Tracker::start(config, Target::Running(pid), sinks)?;
@@ -353,28 +257,18 @@ pub fn attach(
     Ok(Done { ending: None, pid, oom_kills, tracker })
 }
 
-/// Records the machine alone until we are told to stop.
-///
-/// # Errors
-/// [`WrapError`] where nothing can be recorded.
-pub fn watch_machine(config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tracker, WrapError> {
-    let signals = Signals::receive(&[], false)?;
-    let mut tracker = Tracker::start(config, Target::None, sinks)?;
-    wait_for_stop(&signals, &mut tracker, None, &mut ());
-    Ok(tracker)
-}
-
-/// Until the tracker ends, we are told to stop by a signal, or `other` becomes readable.
+/// Until the tracker ends, we are told to stop by a signal, or `other` ends.
 pub(crate) fn wait_for_stop(
     signals: &Signals,
     tracker: &mut Tracker,
-    other: Option<&OwnedFd>,
+    other: Option<&Watch>,
     beside: &mut dyn Beside,
 ) {
     let signals = &signals.descriptor;
     loop {
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
-        fds.extend(tracker.ended().into_iter().chain(other).map(|fd| PollFd::new(fd, PollFlags::IN)));
+        fds.extend(tracker.ended().map(|bell| PollFd::new(bell, PollFlags::IN)));
+        fds.extend(other.map(|process| PollFd::new(process, PollFlags::IN)));
         let _ = poll(&mut fds, None);
         if fds.get(1).is_some_and(|ended| !ended.revents().is_empty()) {
             return tracker.wait_for_end();

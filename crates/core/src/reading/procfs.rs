@@ -1,44 +1,20 @@
-//! One look at a process tree or at the machine: totals so far, as `get_process_stats` and `get_system_stats` give them.
+//! One look by Linux's `/proc`.
 //!
-//! In:  a [`Root`] and a pid. Out: [`ProcessReading`], [`SystemReading`]; rows are differences of two of them.
-//! Not here: what is lost when processes end between two looks (`ledger`, behind `tracker` and `meter`).
+//! In:  a [`Root`] and a pid. Out: [`ProcessReading`], [`SystemReading`].
 //!
 //! A tree is found by the kernel's own lists of children (`/proc/[pid]/task/[tid]/children`), so that one process on
 //! a big machine costs no more than on a small one; kernels without them have every process asked for its parent.
 
+use super::{ProcessReading, SystemReading};
 use crate::error::SourceError;
-use crate::metric::{Metric, Row};
 use crate::root::Root;
-use crate::snapshot::{Device, DiskSpace, Moment, Snapshot};
-use crate::source::gpu::{self, GpuTotals, Question};
+use crate::snapshot::{Moment, Snapshot};
+use crate::source::gpu::{self, Question};
 use crate::source::procfs::{
-    CpuSource, DisksSource, MemorySource, NetworkSource, PidStat, ProcessesSource, SECTOR_BYTES,
-    file_systems, parse_pid_io, parse_pid_stat, parse_smaps_rollup,
+    CpuSource, DisksSource, MemorySource, NetworkSource, PidStat, ProcessesSource, file_systems,
+    parse_pid_io, parse_pid_stat, parse_smaps_rollup,
 };
 use crate::tree::pid_path;
-
-/// A process, or it and its descendants, at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ProcessReading {
-    /// Unix seconds.
-    pub timestamp: f64,
-    /// The root.
-    pub pid: u32,
-    /// Descendants that are alive; `None` where they were not looked at.
-    pub children: Option<u64>,
-    /// User CPU time so far, waited-for children included where children are.
-    pub user_s: f64,
-    /// System CPU time so far, likewise.
-    pub system_s: f64,
-    /// PSS, or RSS where that is refused; 0 for a tree that has ended.
-    pub memory_kib: u64,
-    /// Read from storage so far; `None` where nothing could be read.
-    pub read_bytes: Option<u64>,
-    /// Written to storage so far.
-    pub write_bytes: Option<u64>,
-    /// Its part of the GPUs; 0 where there is none, unknown where they cannot be read.
-    pub gpu: GpuTotals,
-}
 
 /// Looks at a process once. One that is not there reads as nothing at all.
 ///
@@ -184,25 +160,6 @@ fn numbers(root: &Root, folder: &str) -> Vec<u32> {
     root.names(folder).iter().filter_map(|name| name.parse().ok()).collect()
 }
 
-/// The machine at one moment.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SystemReading {
-    /// A cell for each metric of the system table that is a level; growths are empty.
-    pub levels: Row,
-    /// User CPU time so far.
-    pub user_s: Option<f64>,
-    /// System CPU time so far.
-    pub system_s: Option<f64>,
-    /// Received so far.
-    pub net_recv_bytes: Option<u64>,
-    /// Sent so far.
-    pub net_sent_bytes: Option<u64>,
-    /// Disk, bytes read and bytes written so far.
-    pub disks: Vec<(String, u64, u64)>,
-    /// Mount point and sizes.
-    pub spaces: Vec<(String, DiskSpace)>,
-}
-
 /// Looks at the machine once.
 #[must_use]
 pub fn system(root: &Root) -> SystemReading {
@@ -219,36 +176,8 @@ pub fn system(root: &Root) -> SystemReading {
         // What a source does not give stays empty.
         let _ = source.read(root, &mut snapshot);
     }
-    let spaces = file_systems(root).unwrap_or_default();
-    snapshot.space = (!spaces.is_empty()).then(|| {
-        spaces.iter().fold(DiskSpace::default(), |sum, (_, space)| DiskSpace {
-            total_bytes: sum.total_bytes.saturating_add(space.total_bytes),
-            used_bytes: sum.used_bytes.saturating_add(space.used_bytes),
-            free_bytes: sum.free_bytes.saturating_add(space.free_bytes),
-        })
-    });
     snapshot.gpu = gpu::look(root, &Question::default());
-    let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
-    let mut levels = crate::diff::row(&Snapshot::default(), &snapshot, crate::diff::Rates::default());
-    levels[Metric::Elapsed as usize] = None;
-    let sum = |of: fn(&Device) -> u64| snapshot.network.as_ref().map(|all| all.iter().map(of).sum());
-    SystemReading {
-        user_s: snapshot.cpu.map(|cpu| ratio(cpu.user_ticks.saturating_add(cpu.nice_ticks), ticks_per_s)),
-        system_s: snapshot.cpu.map(|cpu| ratio(cpu.system_ticks, ticks_per_s)),
-        net_recv_bytes: sum(|interface| interface.inbound),
-        net_sent_bytes: sum(|interface| interface.outbound),
-        disks: snapshot
-            .disks
-            .iter()
-            .flatten()
-            .map(|disk| {
-                let bytes = |sectors: u64| sectors.saturating_mul(SECTOR_BYTES);
-                (String::from_utf8_lossy(&disk.name).into_owned(), bytes(disk.inbound), bytes(disk.outbound))
-            })
-            .collect(),
-        spaces,
-        levels,
-    }
+    SystemReading::new(snapshot, file_systems(root).unwrap_or_default())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a date in ns keeps better than a microsecond in a double")]
@@ -259,6 +188,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metric::Metric;
 
     #[test]
     fn this_process_is_found_and_one_that_is_not_there_reads_as_nothing() {

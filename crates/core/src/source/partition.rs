@@ -1,0 +1,36 @@
+//! Names of Linux's block devices: which of them are partitions.
+
+/// Whether a block device's name is that of a partition, for where there is no `/sys/block` to ask.
+///
+/// `sda1`, `vda1`, `xvda1` and `hda1` end in digits; `nvme0n1p1` and `mmcblk0p1` in `p` and digits.
+#[must_use]
+pub fn is_partition(name: &str) -> bool {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    if stem.len() == name.len() {
+        return false;
+    }
+    let lettered = ["sd", "hd", "vd", "xvd"].iter().any(|kind| {
+        stem.strip_prefix(kind)
+            .is_some_and(|letters| !letters.is_empty() && letters.bytes().all(|b| b.is_ascii_lowercase()))
+    });
+    let numbered_disk = stem.strip_suffix('p').is_some_and(|disk| {
+        ["nvme", "mmcblk", "md", "nbd"].iter().any(|kind| disk.starts_with(kind))
+            && disk.ends_with(|c: char| c.is_ascii_digit())
+    });
+    lettered || numbered_disk
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_told_from_disks_by_name() {
+        for partition in ["sda1", "vda1", "xvdf12", "hdb3", "sdaa9", "nvme0n1p2", "mmcblk0p1", "nbd0p1"] {
+            assert!(is_partition(partition), "{partition}");
+        }
+        for disk in ["sda", "vda", "xvda", "nvme0n1", "mmcblk0", "dm-0", "md127", "sr0", "loop7", "", "7"] {
+            assert!(!is_partition(disk), "{disk}");
+        }
+    }
+}
