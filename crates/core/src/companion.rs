@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::allocation::allocation;
-use crate::config::{Config, ConfigError, Interval};
+use crate::config::{Backend, Config, ConfigError, Interval};
 use crate::history::{self, Entry, History};
 use crate::host;
 use crate::journal::notes_path;
@@ -84,6 +84,7 @@ struct Orders {
     children: bool,
     track_processes: bool,
     track_system: bool,
+    backend: String,
     method: Option<String>,
     autostart: bool,
     discover_server: bool,
@@ -137,6 +138,7 @@ impl Companion {
             children: plan.config.children,
             track_processes: plan.config.track_processes,
             track_system: plan.config.track_system,
+            backend: plan.config.backend.name().to_owned(),
             method: plan.method.clone(),
             autostart: plan.autostart,
             discover_server: plan.discover_server,
@@ -259,6 +261,7 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
         children: orders.children,
         track_processes: orders.track_processes,
         track_system: orders.track_system,
+        backend: Backend::from_name(&orders.backend)?,
         ..Config::default()
     };
     let started = start(&orders, config);

@@ -54,9 +54,10 @@ impl TrackerError {
     #[must_use]
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::Target { .. } if cfg!(windows) => Some("`tasklist` lists the processes that run"),
             Self::Target { .. } => Some("`ps -e` lists the processes that run"),
-            Self::Host(_) => Some("is /proc mounted?"),
-            Self::Resources(_) => None,
+            Self::Host(_) if cfg!(target_os = "linux") => Some("is /proc mounted?"),
+            Self::Host(_) | Self::Resources(_) => None,
         }
     }
 }

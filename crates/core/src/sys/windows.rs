@@ -1,4 +1,6 @@
 //! Windows' own calls: times and sizes of processes and of the machine, job objects, the console's Ctrl keys.
+//!
+//! One long file, since it is a list of calls that have nothing to do with each other.
 #![expect(unsafe_code, reason = "the system's calls have no safe wrapper here")]
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};

@@ -267,6 +267,10 @@ impl Job {
             system_ns: ended.system_us.saturating_mul(1_000),
         };
         let known = self.ledger.account_of_pid(self.pid).copied().unwrap_or_default();
+        if platform::TIMES_ARE_HANDED_ON && !self.with_children {
+            // What a parent is told of an ended child has that child's children in it.
+            return (known.pid == self.pid).then_some(known);
+        }
         let storage = Totals { major_faults: ended.major_faults, ..known.spent };
         Some(Account { pid: self.pid, spent: totals(times, storage), is_leaving: false, ..known })
     }

@@ -14,6 +14,9 @@ use crate::source::procfs::{self, parse_meminfo, parse_mountinfo, parse_pid_stat
 /// A child's storage bytes are in its parent's once it was waited for (`proc_pid_io(5)`).
 pub const STORAGE_IS_HANDED_ON: bool = true;
 
+/// A child's CPU time is its parent's too, once it was waited for.
+pub const TIMES_ARE_HANDED_ON: bool = true;
+
 /// The unit of the split of CPU time in the ledger, which gets reaped children's in clock ticks too.
 pub fn tick_ns() -> u64 {
     1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)

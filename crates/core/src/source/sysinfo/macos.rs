@@ -11,6 +11,9 @@ use crate::sys;
 /// Nobody receives what a child has read and written.
 pub const STORAGE_IS_HANDED_ON: bool = false;
 
+/// A child's CPU time is its parent's too, once it was waited for.
+pub const TIMES_ARE_HANDED_ON: bool = true;
+
 /// The unit of the split of CPU time in the ledger.
 pub const fn tick_ns() -> u64 {
     1_000

@@ -11,6 +11,9 @@ use crate::sys;
 /// Nobody receives what a child has read and written.
 pub const STORAGE_IS_HANDED_ON: bool = false;
 
+/// A child's CPU time stays its own.
+pub const TIMES_ARE_HANDED_ON: bool = false;
+
 /// The unit of the split of CPU time in the ledger.
 pub const fn tick_ns() -> u64 {
     100
@@ -37,7 +40,8 @@ pub fn machine_memory() -> Result<MachineMemory, SourceError> {
     Ok(MachineMemory {
         free_kib: Some(free / 1024),
         used_kib: total.checked_sub(free).map(|bytes| bytes / 1024),
-        cached_kib: sys::file_cache_bytes().map(|bytes| bytes / 1024),
+        // No system runs without one: wine does not count it.
+        cached_kib: sys::file_cache_bytes().filter(|bytes| *bytes > 0).map(|bytes| bytes / 1024),
         ..MachineMemory::default()
     })
 }
