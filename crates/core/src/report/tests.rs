@@ -8,8 +8,8 @@ use super::*;
 use crate::config::Config;
 use crate::metric::{Metric, Row};
 use crate::record;
+use crate::recording::OomKills;
 use crate::recording::Run;
-use crate::source::cgroup::OomKills;
 
 const START: f64 = 1_741_785_600.0;
 
