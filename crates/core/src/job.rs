@@ -37,6 +37,8 @@ pub fn follow(root: &Arc<Root>, wanted: Wanted<'_>, baseline: &Snapshot) -> Resu
         all.filter(|pid| own.binary_search(pid).is_err()).collect()
     });
     let mut job = Job::new(root, pid, config, None, known, None);
+    // A host that waits for its own baseline is still there for the first look that makes a row.
+    job.memory.rest(config.as_guest && pid == std::process::id());
     job.read(root, baseline, &[], sampler)?;
     if !job.is_root_alive() {
         return Err(SourceError::Gone { path: format!("/proc/{pid}").into() });
@@ -53,6 +55,7 @@ pub fn follow(root: &Arc<Root>, wanted: Wanted<'_>, baseline: &Snapshot) -> Resu
     }
     job.count_from_here(root, counter);
     let reading = job.read(root, baseline, &[], sampler)?;
+    job.memory.rest(false);
     Ok(Found { job: Box::new(Rooted { root: Arc::clone(root), job }), reading, notes })
 }
 
