@@ -196,8 +196,8 @@ impl SignalSet {
 pub struct Arrived {
     /// Its number.
     pub signal: i32,
-    /// The kernel sent it (a key on the terminal), to the whole process group.
-    pub from_kernel: bool,
+    /// It went to the whole process group: the kernel sent it (a key on the terminal), or we did ourselves.
+    pub to_group: bool,
 }
 
 /// The next signal that has arrived, if any.
@@ -212,7 +212,9 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     }
     // SAFETY: all bytes were written, and the struct has no invalid bit patterns.
     let info = unsafe { info.assume_init() };
-    Some(Arrived { signal: info.ssi_signo.cast_signed(), from_kernel: info.ssi_code == libc::SI_KERNEL })
+    let is_own = info.ssi_code == libc::SI_USER && info.ssi_pid == std::process::id();
+    let to_group = is_own || info.ssi_code == libc::SI_KERNEL;
+    Some(Arrived { signal: info.ssi_signo.cast_signed(), to_group })
 }
 
 /// A bell that can be waited for by its descriptor, beside others.

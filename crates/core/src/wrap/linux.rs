@@ -170,7 +170,8 @@ fn wait_for_job(
             match arrived.signal {
                 libc::SIGTSTP => stop_here(beside),
                 libc::SIGCHLD => {}
-                _ if arrived.from_kernel => {}
+                // The job has it already; less, for one, drops the next key after a second SIGWINCH.
+                _ if arrived.to_group => {}
                 signal => pass_on(pid, signal),
             }
         }
