@@ -116,6 +116,7 @@ impl Account<'_> {
             "system_network_bytes": { "received": sum(Metric::NetRecv), "sent": sum(Metric::NetSent) },
             "gpu": gpu,
             "recommendation": self.advice(),
+            "ask": self.advice().map(Advice::to_ask),
             "server": self.context.server(),
             "cost": self.cost(),
             "tracker": {
@@ -158,12 +159,18 @@ impl Account<'_> {
         line("server", self.context.server().map(|server| self.server_line(server)));
         line("cost", self.cost_line());
         line("tracker", self.tracker_line());
-        line("recording", self.recording.map(|path| path.display().to_string()));
-        line("report", self.report.map(|path| path.display().to_string()));
+        let shown = |path: &Path| show::one_line(&path.display().to_string(), 500);
+        line("recording", self.recording.map(shown));
+        line("report", self.report.map(shown));
         let warnings = self.advice().map(|advice| advice.warnings.as_slice()).unwrap_or_default();
         // That a run was short is seen in the first line.
         let warnings = warnings.iter().filter(|warning| !matches!(warning, Warning::ShortRun { .. }));
-        for note in self.notes.iter().cloned().chain(warnings.map(ToString::to_string)) {
+        let killed = self.run().filter(|run| !run.was_killed_for_memory()).and_then(|run| run.oom_kills);
+        let killed = killed.map(|kills| {
+            format!("{} processes in its control group were killed for memory", kills.processes)
+        });
+        let notes = self.notes.iter().map(|note| show::one_line(note, 500)).chain(killed);
+        for note in notes.chain(warnings.map(ToString::to_string)) {
             let _ = writeln!(text, "resource-tracker: {} {note}", style.tone(Tone::Bad, "warning:"));
         }
         for finding in self.advice().into_iter().flat_map(|advice| &advice.findings) {
@@ -174,7 +181,7 @@ impl Account<'_> {
 
     fn was_killed_for_memory(&self) -> bool {
         let run = self.run();
-        run.is_some_and(|run| run.oom_kills.is_some() && run.status != Some(Status::Finished))
+        run.is_some_and(Run::was_killed_for_memory)
     }
 
     /// How it ended, and after how long.
@@ -246,7 +253,11 @@ impl Account<'_> {
             server.ondemand_usd().map_or_else(String::new, |usd| format!(" at {} an hour", human::usd(usd)));
         let run = self.cost().recommended;
         let run = run.map_or_else(String::new, |cost| format!(", {} for such a run", human::usd(cost.usd)));
-        format!("{} {}{price}{run}", server.vendor_id(), server.name())
+        format!(
+            "{} {}{price}{run}",
+            show::one_line(server.vendor_id(), 24),
+            show::one_line(server.name(), 60)
+        )
     }
 
     fn cost_line(&self) -> Option<String> {
@@ -260,6 +271,7 @@ impl Account<'_> {
 
     fn tracker_line(&self) -> Option<String> {
         let source = self.run().and_then(|run| run.cpu_source.as_deref()).unwrap_or("procfs");
+        let source = show::one_line(source, 20);
         let coverage = match self.coverage() {
             Some(coverage) => format!("saw {:.1} % of the CPU time ({source})", coverage * 100.0),
             None => format!("coverage unknown ({source})"),

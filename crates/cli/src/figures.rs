@@ -70,6 +70,7 @@ pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
     if args.json {
         return show::json(&json!({
             "resources": advice.resources,
+            "ask": advice.to_ask(),
             "basis": advice.basis,
             "warnings": advice.warnings,
             "findings": advice.findings,
@@ -85,9 +86,11 @@ pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
         format!("  (mean {mean:.2}{})", of(had.cpu_cores.map(|cores| format!("{cores} CPUs"))))
     });
     lines.push(("CPU", format!("{}{cpu}", resources.cpu)));
+    let is_estimate = resources != advice.resources;
+    let on_top = if is_estimate { ": an estimate" } else { ", 20 % on top" };
     let memory = basis.memory_peak_kib.map_or_else(String::new, |kib| {
         format!(
-            "  (peak {}{}, 20 % on top)",
+            "  (peak {}{}{on_top})",
             human::megabytes(kib / 1024.0),
             of(had.memory_mb.map(human::megabytes))
         )
@@ -116,7 +119,7 @@ fn server(context: &Context) -> String {
             let price = server
                 .ondemand_usd()
                 .map_or_else(String::new, |usd| format!(" at {} an hour", human::usd(usd)));
-            format!("{} {}{price}", server.vendor_id(), server.name())
+            format!("{} {}{price}", show::one_line(server.vendor_id(), 24), show::one_line(server.name(), 60))
         }
         (Servers::Unanswered { reason }, _) => format!("none: {reason}"),
         _ => "none fits".to_owned(),

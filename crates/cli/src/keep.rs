@@ -17,6 +17,7 @@ use resource_tracker::metric::Table;
 use resource_tracker::output::{self, Output};
 use resource_tracker::record::{self, Rows};
 use resource_tracker::recording::{Head, Run, Status};
+use resource_tracker::recover::temporary_name;
 use resource_tracker::root::Root;
 use resource_tracker::sampler::Sink;
 use resource_tracker::snapshot::Moment;
@@ -122,11 +123,9 @@ impl Keeper {
         let started = match in_history {
             Some(Ok(started)) => Ok(started),
             // What goes elsewhere does not depend on the history.
-            _ if elsewhere => Rows::start(
-                &std::env::temp_dir().join(format!("resource-tracker-{id}.journal")),
-                &about,
-                false,
-            ),
+            _ if elsewhere => {
+                Rows::start(&std::env::temp_dir().join(temporary_name(std::process::id(), id)), &about, false)
+            }
             Some(Err(error)) => Err(error),
             None => return,
         };

@@ -59,7 +59,8 @@ impl Shared {
 impl Live {
     /// Begins to draw, and gives what takes the rows; `None` where standard error is no terminal.
     pub fn start() -> Option<(Self, Box<dyn Sink>)> {
-        if !rustix::termios::isatty(rustix::stdio::stderr()) {
+        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        if is_dumb || !rustix::termios::isatty(rustix::stdio::stderr()) {
             return None;
         }
         let terminal = File::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3).ok()?);
@@ -143,6 +144,7 @@ impl Screen {
         while !inner.is_over {
             let row = inner.row.clone();
             let (is_paused, peak_kib) = (inner.is_paused, inner.memory_peak_kib);
+            inner.is_clean = false;
             drop(inner);
             if is_paused {
                 self.give_back();

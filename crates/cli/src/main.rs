@@ -57,7 +57,7 @@ fn command() -> u8 {
         Ok(settings) => settings,
         Err(failure) => return show::failure(&failure),
     };
-    let parsed = settings.apply(parser).try_get_matches_from(arguments);
+    let parsed = settings.apply(parser, &arguments).try_get_matches_from(arguments);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return show::usage(&error),

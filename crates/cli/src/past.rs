@@ -67,7 +67,9 @@ pub fn load(name: &str) -> Result<Recording, Failure> {
 }
 
 fn load_with_path(name: &str) -> Result<(Recording, PathBuf), Failure> {
-    let path = if Path::new(name).exists() { PathBuf::from(name) } else { in_history(name)? };
+    let path = Path::new(name);
+    let is_file = path.exists() && !path.is_dir();
+    let path = if is_file { path.to_owned() } else { in_history(name)? };
     let failed = |error: LoadError| {
         let hint = error.hint();
         Failure::new(error, hint)
@@ -80,11 +82,12 @@ fn load_with_path(name: &str) -> Result<(Recording, PathBuf), Failure> {
 }
 
 fn in_history(name: &str) -> Result<PathBuf, Failure> {
-    // What looks like a path is one, and its own error says more than the history's.
-    let looks_like_a_path = name.contains('/') || Path::new(name).extension().is_some();
-    match history().filter(|_| !looks_like_a_path) {
-        Some(history) => Ok(history.recording_path(&history.find(name)?.id)),
-        None => Ok(PathBuf::from(name)),
+    let Some(history) = history() else { return Ok(PathBuf::from(name)) };
+    match history.find(name) {
+        Ok(entry) => Ok(history.recording_path(&entry.id)),
+        // What looks like a path is one, and its own error says more than the history's.
+        Err(_) if name.contains('/') || Path::new(name).extension().is_some() => Ok(PathBuf::from(name)),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -58,17 +58,17 @@ fn table(answer: &Answer) -> String {
         Table::new(&["vendor", "server", ">vCPUs", ">memory", "GPU", "CPU", "region", ">USD/h", ">spot"]);
     for server in &answer.servers {
         let number = |name: &str| server.number(name);
-        let text = |name: &str| server.text(name).unwrap_or_default();
+        let text = |name: &str| show::one_line(server.text(name).unwrap_or_default(), 40);
         let gpus = number("gpu_count").filter(|count| *count > 0.0);
         let price = |value: Option<f64>| value.map(|usd| format!("{usd:.4}")).unwrap_or_default();
         table.row([
-            text("vendor_id").to_owned(),
+            text("vendor_id"),
             name_of(server),
             number("vcpus").map(|cpus| cpus.to_string()).unwrap_or_default(),
             number("memory_amount").map(human::megabytes).unwrap_or_default(),
             gpus.map(|count| format!("{count} × {}", text("gpu_model"))).unwrap_or_default(),
             format!("{} {}", text("cpu_allocation"), text("cpu_architecture")),
-            server.price_region().unwrap_or_default().to_owned(),
+            show::one_line(server.price_region().unwrap_or_default(), 40),
             price(server.ondemand_usd()),
             price(server.spot_usd()),
         ]);
@@ -87,7 +87,7 @@ fn table(answer: &Answer) -> String {
 }
 
 fn name_of(server: &Server) -> String {
-    server.text("api_reference").or(server.text("server_id")).unwrap_or_default().to_owned()
+    show::one_line(server.text("api_reference").or(server.text("server_id")).unwrap_or_default(), 60)
 }
 
 /// Shows or refreshes the catalogue.

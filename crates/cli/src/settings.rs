@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
@@ -22,6 +22,10 @@ use crate::show::{self, Table};
 const PROJECT_FILE: &str = "resource-tracker.toml";
 /// The user's file, below the configuration directory.
 const USER_FILE: &str = "config.toml";
+/// The option that is for all commands that have it.
+const NETWORK: &str = "offline";
+/// No file of settings is longer.
+const MOST_BYTES: u64 = 64 << 10;
 /// The commands that settings are for.
 const COMMANDS: [&str; 2] = ["run", "attach"];
 
@@ -71,7 +75,9 @@ impl Settings {
     /// Reads the files, if the command that was given uses them.
     pub fn read(parser: &Command, arguments: &[OsString]) -> Result<Self, Failure> {
         let name = arguments.get(1).and_then(|name| name.to_str());
-        if !name.is_some_and(|name| name == "config" || COMMANDS.contains(&name)) {
+        let command = name.and_then(|name| parser.find_subcommand(name));
+        let is_for = |command: &Command| command.get_name() == "config" || has(command, NETWORK);
+        if !command.is_some_and(is_for) {
             return Ok(Self::default());
         }
         let run = parser.find_subcommand(COMMANDS[0]).map(settable).unwrap_or_default();
@@ -80,17 +86,22 @@ impl Settings {
         Ok(Self { files: files.collect::<Result<_, _>>()? })
     }
 
-    /// Makes what the files say the defaults of the options.
-    pub fn apply(&self, parser: Command) -> Command {
+    /// Makes what the files say the defaults of the options, but for those that what was typed contradicts.
+    pub fn apply(&self, parser: Command, arguments: &[OsString]) -> Command {
         if self.files.is_empty() {
             return parser;
         }
-        let with_default = |arg: Arg| match self.find(arg.get_id().as_str()) {
-            Some((_, values)) => arg.default_values(values.clone()),
-            None => arg,
-        };
-        COMMANDS.iter().fold(parser, |parser, name| {
-            parser.mut_subcommand(name, |command| command.mut_args(with_default))
+        let contradicted = contradicted(&parser, arguments);
+        parser.mut_subcommands(|command| {
+            let takes_all = COMMANDS.contains(&command.get_name());
+            command.mut_args(|arg| {
+                let id = arg.get_id().as_str();
+                let is_meant = (takes_all || id == NETWORK) && !contradicted.iter().any(|other| other == id);
+                match self.find(id).filter(|_| is_meant) {
+                    Some((_, values)) => arg.default_values(values.clone()),
+                    None => arg,
+                }
+            })
         })
     }
 
@@ -101,6 +112,33 @@ impl Settings {
             Some((file.path.as_path(), values))
         })
     }
+}
+
+fn has(command: &Command, id: &str) -> bool {
+    command.get_arguments().any(|arg| arg.get_id() == id)
+}
+
+/// Options that conflict with one that was typed, or set by a variable.
+fn contradicted(parser: &Command, arguments: &[OsString]) -> Vec<String> {
+    let parsed = parser.clone().try_get_matches_from(arguments).ok();
+    let Some((name, given)) = parsed.as_ref().and_then(|matches| matches.subcommand()) else {
+        return Vec::new();
+    };
+    let Some(command) = parser.find_subcommand(name) else { return Vec::new() };
+    let is_given = |arg: &&Arg| {
+        let source = given.value_source(arg.get_id().as_str());
+        matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+    };
+    let conflict = |one: &Arg, other: &Arg| {
+        command.get_arg_conflicts_with(one).iter().any(|arg| arg.get_id() == other.get_id())
+    };
+    let given: Vec<&Arg> = command.get_arguments().filter(is_given).collect();
+    let others = command.get_arguments().filter(|other| {
+        given
+            .iter()
+            .any(|arg| arg.get_id() != other.get_id() && (conflict(arg, other) || conflict(other, arg)))
+    });
+    others.map(|arg| arg.get_id().to_string()).collect()
 }
 
 /// Options of a command that can be set: those that a variable can, and tags.
@@ -120,9 +158,17 @@ fn key_of(arg: &Arg) -> String {
 impl File {
     /// `None` where there is no such file.
     fn read(path: PathBuf, options: &[&Arg]) -> Result<Option<Self>, SettingsError> {
-        let text = match fs::read_to_string(&path) {
+        let text = match read_bounded(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // A home that is somebody else's, or none, has no settings of ours.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(None);
+            }
             Err(source) => return Err(SettingsError::Unreadable { path, source }),
         };
         let table = match text.parse::<toml::Table>() {
@@ -144,12 +190,25 @@ impl File {
     }
 }
 
+/// The text of a regular file: anything else could keep us waiting.
+fn read_bounded(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
+    }
+    let mut text = String::new();
+    let read = fs::File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    let is_too_long = u64::try_from(read).is_ok_and(|read| read > MOST_BYTES);
+    if is_too_long { Err(io::Error::new(io::ErrorKind::InvalidData, "longer than 64 KiB")) } else { Ok(text) }
+}
+
 /// The value as it would be typed.
 fn words(arg: &Arg, value: &toml::Value) -> Option<Vec<String>> {
     match (arg.get_action(), value) {
         (ArgAction::SetTrue, toml::Value::Boolean(on)) => Some(vec![on.to_string()]),
         (ArgAction::Append, toml::Value::Table(pairs)) => {
-            let pair = |(key, value): (&String, &toml::Value)| Some(format!("{key}={}", value.as_str()?));
+            let pair = |(key, value): (&String, &toml::Value)| {
+                (!key.contains('=')).then_some(format!("{key}={}", value.as_str()?))
+            };
             pairs.iter().map(pair).collect()
         }
         (ArgAction::Set, toml::Value::String(text)) => Some(vec![text.clone()]),
@@ -197,11 +256,12 @@ struct Setting {
 
 /// Shows the settings.
 pub fn config(settings: &Settings, parser: Command, json: bool) -> Result<u8, Failure> {
-    let mut parser = settings.apply(parser);
+    let typed = ["resource-tracker", COMMANDS[0], "--", "true"].map(OsString::from);
+    let mut parser = settings.apply(parser, &typed);
     parser.build();
     let matches = parser
         .clone()
-        .try_get_matches_from(["resource-tracker", COMMANDS[0], "--", "true"])
+        .try_get_matches_from(typed)
         .map_err(|error| Failure { code: 2, ..Failure::new(error, None) })?;
     let Some(((_, matches), command)) = matches.subcommand().zip(parser.find_subcommand(COMMANDS[0])) else {
         return Ok(2);
@@ -227,7 +287,11 @@ pub fn config(settings: &Settings, parser: Command, json: bool) -> Result<u8, Fa
     let mut table = Table::new(&["setting", "value", "from"]);
     for setting in found {
         let from = setting.from.unwrap_or_else(|| setting.origin.to_owned());
-        table.row([setting.name, show::one_line(&setting.value.unwrap_or_default(), 40), from]);
+        table.row([
+            setting.name,
+            show::one_line(&setting.value.unwrap_or_default(), 40),
+            show::one_line(&from, 200),
+        ]);
     }
     show::text(&table.to_string())
 }

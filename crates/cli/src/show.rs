@@ -13,10 +13,11 @@ pub const SCHEMA_VERSION: u32 = 1;
 
 /// Prints a failure; its exit status.
 pub fn failure(failure: &Failure) -> u8 {
-    let mut text = format!("{} {}\n", Style::of_stderr().tone(Tone::Bad, "error:"), failure.error);
+    let mut text =
+        format!("{} {}\n", Style::of_stderr().tone(Tone::Bad, "error:"), clean(&failure.error.to_string()));
     let mut cause = failure.error.source();
     while let Some(error) = cause {
-        let _ = writeln!(text, "  caused by: {error}");
+        let _ = writeln!(text, "  caused by: {}", clean(&error.to_string()));
         cause = error.source();
     }
     if let Some(hint) = failure.hint {
@@ -120,6 +121,11 @@ impl std::fmt::Display for Table {
         }
         Ok(())
     }
+}
+
+/// Text without anything that could steer a terminal; its lines stay.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
 
 /// Text of a run on one line, cut to a width and without anything that could steer a terminal.

@@ -3,11 +3,16 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use resource_tracker::csv;
 use resource_tracker::export::JsonLines;
 use resource_tracker::metric::{Row, Table};
 use resource_tracker::sampler::Sink;
+use resource_tracker::sys;
+
+/// How long a reader may take to make room for a row.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Rows, each written out at once.
 pub struct RowSink {
@@ -17,6 +22,8 @@ pub struct RowSink {
     line: Vec<u8>,
     /// Rows that are still wanted; `None` for all.
     left: Option<u64>,
+    /// Nobody reads what we write beside a job.
+    is_stuck: bool,
 }
 
 /// How a row is written.
@@ -38,7 +45,7 @@ impl RowSink {
             RowFormat::CombinedCsv(tables) => csv::write_combined_header(&mut line, tables),
             RowFormat::Json(_) => {}
         }
-        let mut sink = Self { file, name, format, line, left: None };
+        let mut sink = Self { file, name, format, line, left: None, is_stuck: false };
         sink.file.write_all(&sink.line)?;
         Ok(sink)
     }
@@ -47,6 +54,21 @@ impl RowSink {
     pub fn until(mut self, rows: Option<u64>) -> Self {
         self.left = Some(rows.unwrap_or(u64::MAX));
         self
+    }
+}
+
+impl RowSink {
+    /// A reader that has stopped reading must not hold up the recording, nor the end of the job.
+    fn write_beside_a_job(&mut self) -> io::Result<()> {
+        if self.is_stuck {
+            return Ok(());
+        }
+        if !sys::takes_text_within(&self.file, PATIENCE) {
+            self.is_stuck = true;
+            let why = "nobody reads it, so no more rows are written there";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        }
+        self.file.write_all(&self.line)
     }
 }
 
@@ -59,7 +81,7 @@ impl Sink for RowSink {
             RowFormat::Json(lines) => lines.write(&mut self.line, row),
         }
         let Some(left) = &mut self.left else {
-            return self.file.write_all(&self.line).map(ControlFlow::Continue);
+            return self.write_beside_a_job().map(ControlFlow::Continue);
         };
         *left = left.saturating_sub(1);
         match self.file.write_all(&self.line) {

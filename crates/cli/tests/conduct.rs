@@ -570,3 +570,34 @@ fn a_job_that_is_killed_for_memory_is_said_to_be_with_what_to_ask_for() {
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(shown["oom_kills"], serde_json::json!({ "processes": 1, "certain": true }));
 }
+
+#[test]
+fn a_reader_of_rows_that_stops_reading_does_not_hold_up_the_end_of_the_job() {
+    let home = open_folder();
+    let fifo = home.path().join("rows");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut reader =
+        Command::new("sh").arg("-c").arg(format!("exec 3< {}; sleep 60", fifo.display())).spawn().unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "20", BIN, "run", "--no-save", "--offline", "-i", "0.001", "--csv"]);
+    let output = command.arg(&fifo).args(["--", "sleep", "2"]).env("HOME", home.path()).output().unwrap();
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let notes = String::from_utf8_lossy(&output.stderr).matches("nobody reads it").count();
+    assert_eq!(notes, 1, "{}", text(&output));
+}
+
+#[test]
+fn settings_that_cannot_be_reached_are_none_and_what_is_no_file_is_refused_at_once() {
+    let home = open_folder();
+    let output =
+        tracker(Path::new("/dev/null")).args(["run", "-q", "--no-save", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(
+        Command::new("mkfifo").arg(home.path().join("resource-tracker.toml")).status().unwrap().success()
+    );
+    let output =
+        tracker(home.path()).current_dir(home.path()).args(["run", "-q", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+}

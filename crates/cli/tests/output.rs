@@ -422,12 +422,17 @@ fn settings_come_from_the_option_then_the_variable_then_the_project_then_the_use
     let (interval, of_run) = run(None, None);
     assert_eq!(interval, 0.5);
     assert_eq!((&of_run["job"], &of_run["tags"]["team"]), (&json!("of-the-user"), &json!("vision")));
+    // What is typed goes before what a file says, also where the two are different options.
+    fs::write(&project, "quiet = true\noutput = \"from-file.json.gz\"\n").unwrap();
+    text += &shown(home.path(), &["run --no-save --json -- no-such-command"]);
+    assert!(!home.path().join("from-file.json.gz").exists());
     for wrong in [
         "interval = 0",
         "interval = \"x\"",
         "intervall = 1",
         "quiet = 1",
         "tags = [1]",
+        "tags = { \"a=b\" = \"c\" }",
         "interval = ",
         "[run]\ninterval = 1",
         "command = \"rm\"",

@@ -295,3 +295,13 @@ fn attaching_shows_the_line_too_and_ctrl_c_leaves_the_process_alone() {
     terminal.enter("jobs; kill %1");
     terminal.wait_for(|screen| screen.contains("Running") && screen.contains("sleep 60 &"));
 }
+
+#[test]
+fn where_no_shell_could_continue_us_ctrl_z_stops_nobody() {
+    let terminal = Terminal::new(100, 20);
+    // `script` makes a session whose leader has no parent in it, as `ssh -t host resource-tracker …` does.
+    terminal.enter("script -qc \"$rt run --live --no-save -i 0.1 -- sleep 2\" /dev/null; echo done=$?");
+    terminal.wait_for(|screen| is_status(last_line(screen)));
+    terminal.keys(&["C-z"]);
+    terminal.wait_for(|screen| screen.contains("done=0"));
+}

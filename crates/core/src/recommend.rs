@@ -297,7 +297,8 @@ fn warnings(summary: &Summary, stats: &Stats, limits: Limits, run: Option<&Run>)
     let coverage = run.and_then(|run| run.coverage).or_else(|| summary.coverage());
     let short = summary.duration_s().filter(|duration_s| *duration_s < SHORT_RUN_S);
     let peak_mb = summary.memory_peak_kib().map(|peak_kib| peak_kib / 1024.0);
-    let killed = run.and_then(|run| run.oom_kills).zip(peak_mb).map(|(kills, peak_mb)| {
+    let killed = run.filter(|run| run.was_killed_for_memory());
+    let killed = killed.and_then(|run| run.oom_kills).zip(peak_mb).map(|(kills, peak_mb)| {
         let had_mb = limits.memory_mb.map_or(peak_mb, |limit_mb| limit_mb.max(peak_mb));
         let (limit_mb, ask_mb) = (limits.memory_mb, round_memory(had_mb * MORE_AFTER_A_KILL));
         Warning::KilledForMemory { peak_mb, limit_mb, ask_mb, certain: kills.certain }

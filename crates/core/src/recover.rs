@@ -106,13 +106,23 @@ pub(crate) fn recover_in_background(temporary: PathBuf) {
     let _ = std::thread::Builder::new().name("rt-recover".into()).stack_size(512 << 10).spawn(work);
 }
 
+/// No row for an hour, and for longer than rows take to come.
+fn is_silent(path: &Path, interval_s: f64) -> bool {
+    let age = fs::metadata(path).and_then(|found| found.modified()).ok().and_then(|then| then.elapsed().ok());
+    age.is_some_and(|age| age.as_secs_f64() > 3600.0 + 2.0 * interval_s)
+}
+
 /// Whether there was a recording to make of this journal; one whose tracker runs, or cannot be asked for, is left alone.
 fn recover_one(history: &History, id: &str, path: &Path) -> Result<bool, HistoryError> {
     let Ok(mut reader) = Reader::open(path) else { return Ok(false) };
     let Ok(about) = serde_json::from_value::<About>(reader.recording.clone()) else { return Ok(false) };
     let Writer { pid, start_ticks, pid_namespace } = &about.tracker;
     let is_elsewhere = pid_namespace.is_some() && *pid_namespace != source::pid_namespace();
-    if is_elsewhere || start_ticks.is_none_or(|then| process_start(*pid) == Some(then)) {
+    // Of a tracker in another container only its silence tells that it has ended.
+    if is_elsewhere && !is_silent(path, about.metadata.interval) {
+        return Ok(false);
+    }
+    if !is_elsewhere && start_ticks.is_none_or(|then| process_start(*pid) == Some(then)) {
         return Ok(false);
     }
     let (head, summary) = sum_up(about, &mut reader);

@@ -23,6 +23,9 @@ pub struct OomKills {
 /// The version of the snapshot schema that is read and written here.
 pub const VERSION: u64 = 1;
 
+/// The signal that nobody can refuse.
+const SIGKILL: i32 = 9;
+
 /// Everything of a recording but its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
@@ -144,6 +147,15 @@ pub struct Run {
     /// Keys of a later version.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+impl Run {
+    /// Whether it ended as what the kernel kills for memory does, and the kernel says that it did.
+    #[must_use]
+    pub fn was_killed_for_memory(&self) -> bool {
+        let by_kill = self.signal == Some(SIGKILL) || self.exit_code == Some(128 + SIGKILL);
+        self.oom_kills.is_some() && (by_kill || self.status == Some(Status::Ended))
+    }
 }
 
 /// How a run stands.

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::catalog::{Answer, Server, Source};
+use crate::recommend::Advice;
 use crate::recording::Head;
 
 use super::html::{Text, text};
@@ -40,7 +41,7 @@ pub(super) fn add_cloud(facts: &mut Facts, head: &Head, context: &Context) {
 /// The card with servers that fit.
 pub(super) fn write_servers(html: &mut String, context: &Context) {
     html.push_str("<div class=\"card wide\"><h3>Cheapest servers that fit</h3>\n");
-    let needs = context.advice.as_ref().map(|advice| advice.resources).map_or_else(
+    let needs = context.advice.as_ref().map(Advice::to_ask).map_or_else(
         |_| String::new(),
         |needs| {
             let gpu = if needs.gpu > 0 { format!(", {} GPU", needs.gpu) } else { String::new() };

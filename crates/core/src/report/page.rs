@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::metric::Metric;
 use crate::record::PROGRAM_VERSION;
-use crate::recording::{Head, Recording, Status};
+use crate::recording::{Head, Recording, Run, Status};
 
 use super::html::{Text, text};
 use super::{Context, Standing, advice, chart, figures, gpu_table, limits, money, plots};
@@ -119,7 +119,7 @@ fn ending(head: &Head, context: &Context) -> String {
     let code = run.and_then(|run| run.exit_code).filter(|code| *code != 0);
     let status = run.and_then(|run| run.status.as_ref());
     match (Standing::of(head, context), status) {
-        (Standing::Failed, _) if run.is_some_and(|run| run.oom_kills.is_some()) => {
+        (Standing::Failed, _) if run.is_some_and(Run::was_killed_for_memory) => {
             let likely = run.and_then(|run| run.oom_kills).is_some_and(|kills| !kills.certain);
             format!("killed{} for memory{after}", if likely { ", most likely" } else { "" })
         }

@@ -86,6 +86,12 @@ impl SignalSet {
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
     }
 
+    /// Lets these signals through to the calling thread.
+    pub fn unblock(&self) {
+        // SAFETY: a valid set; the old mask is not asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const self.0, std::ptr::null_mut()) };
+    }
+
     /// Blocks these signals for the calling thread (and threads it starts); gives back the mask before.
     #[must_use]
     pub fn block(&self) -> Self {
@@ -235,6 +241,16 @@ pub fn ignore_broken_pipes() {
 #[must_use]
 pub fn host_name() -> Option<String> {
     rustix::system::uname().nodename().to_str().ok().map(str::to_owned)
+}
+
+/// Whether a stream takes a few bytes within this time; one that a reader has left alone does not.
+#[must_use]
+pub fn takes_text_within(stream: impl std::os::fd::AsFd, time: std::time::Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let timeout = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
+    let mut fds = [PollFd::new(&stream, PollFlags::OUT)];
+    // An error of the stream is for the write itself to tell.
+    poll(&mut fds, Some(&timeout)) != Ok(0)
 }
 
 #[cfg(test)]

@@ -147,7 +147,11 @@ fn is_in_front() -> bool {
 /// Stops as we would have if nobody had asked to be told.
 fn stop_here(beside: &mut dyn Beside) {
     beside.stopping();
-    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+    // The signal itself, let through for a moment: where no shell could continue us, the kernel stops nobody.
+    let stop = SignalSet::of(&[libc::SIGTSTP]);
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TSTP);
+    stop.unblock();
+    let _ = stop.block();
     beside.continued();
 }
 
