@@ -129,9 +129,12 @@ impl Memory {
         if self.held.is_empty() {
             return;
         }
-        if !self.rests {
-            self.walk_those_due(root, now_ns);
+        if self.rests {
+            // Without a walk there is no level yet, and RSS is not to be taken for one: it may be far above it.
+            self.has_looked = true;
+            return;
         }
+        self.walk_those_due(root, now_ns);
         let mut level = Level::default();
         for held in &self.held {
             level.memory_kib = level.memory_kib.saturating_add(held.memory_kib());
