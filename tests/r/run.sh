@@ -9,7 +9,9 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 work=${1:-$root/target/r}
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
 CARGO_INCREMENTAL=0
-export CARGO_TARGET_DIR CARGO_INCREMENTAL
+# R writes text in the encoding of the locale, and a clean machine has none.
+LC_ALL=C.UTF-8
+export CARGO_TARGET_DIR CARGO_INCREMENTAL LC_ALL
 manifest=$root/r/src/rust/Cargo.toml
 
 # The shim's own lints; it is a workspace of its own.
