@@ -15,7 +15,9 @@ library(resource.tracker)
 # The sampling thread is in the group and not in the job: what the kernel says of that thread is taken off.
 thread_s <- function(name) {
   tasks <- list.files("/proc/self/task", full.names = TRUE)
-  names <- vapply(tasks, function(task) readLines(file.path(task, "comm")), "")
+  # A thread that has just ended has no name any more.
+  name_of <- function(task) tryCatch(suppressWarnings(readLines(file.path(task, "comm"))), error = function(e) "")
+  names <- vapply(tasks, name_of, "")
   thread <- tasks[names == name]
   stopifnot(length(thread) == 1)
   scan(file.path(thread, "schedstat"), quiet = TRUE)[1] / 1e9
