@@ -70,6 +70,8 @@ impl<'a> Company<'a> {
         if self.args.quiet {
             return;
         }
+        // What wrote the recording is not needed beside the catalogue.
+        sys::release_start_up_code();
         let context = past::context(&kept.head, done.tracker.summary(), self.args.history, past::nobody());
         let account = Account {
             head: &kept.head,

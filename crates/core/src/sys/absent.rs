@@ -45,3 +45,6 @@ impl Watch {
 pub const fn wait_for_bell(bell: &Bell, _watched: Option<&Watch>, _timeout: Duration) -> bool {
     match *bell {}
 }
+
+/// Gives back pages of code; here the system sees to it.
+pub const fn release_start_up_code() {}

@@ -88,6 +88,8 @@ pub fn run(
 ) -> Result<Done, WrapError> {
     let signals = Signals::receive_for(ignored_at_start, beside.minds_stops())?;
     let root = Root::host().map_err(|error| WrapError::Tracker(TrackerError::Host(error)))?;
+    // What read the arguments and opened the outputs is not needed while we sample, nor that when we sum up.
+    sys::release_start_up_code();
     let mut tracker = Tracker::start(config, Target::Future, sinks)?;
     if config.children {
         // Orphans of the job come to us then; a kernel that refuses leaves them to init.
@@ -108,6 +110,7 @@ pub fn run(
     reap(pid);
     let killed = matches!(ended.how, Ending::Signal(libc::SIGKILL) | Ending::Code(KILLED_SAYS_THE_SHELL));
     let oom_kills = memory_watch.kills(&root, killed);
+    sys::release_start_up_code();
     Ok(Done { ending: Some(ended.how), pid, oom_kills, tracker })
 }
 
