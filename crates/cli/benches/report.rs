@@ -84,7 +84,7 @@ fn row(state: &mut u64, number: u32) -> Row {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         f64::from(u32::try_from(*state >> 40).unwrap_or(0)) / f64::from(1_u32 << 24)
     };
-    let mut row: Row = [None; Metric::ALL.len()];
+    let mut row = Row::default();
     for metric in Metric::ALL {
         let value = match (metric, metric.unit()) {
             (Metric::Timestamp, _) => START + f64::from(number) + 1.0,
@@ -96,10 +96,10 @@ fn row(state: &mut u64, number: u32) -> Row {
             (_, Unit::MiB) | (Metric::ProcessGpu | Metric::SystemGpu, _) => 0.0,
             (_, _) => noise() * 2.0,
         };
-        row[*metric as usize] = Some(metric.round(value));
+        row.set(*metric, Some(metric.round(value)));
     }
     for gpus in [Metric::ProcessGpus, Metric::SystemGpus] {
-        row[gpus as usize] = Some(0.0);
+        row.set(gpus, Some(0.0));
     }
     row
 }

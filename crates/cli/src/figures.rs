@@ -53,6 +53,9 @@ fn figure(column: &str, aggregate: &str, value: f64) -> String {
         }
         Some(Unit::Seconds) => human::duration(value),
         Some(Unit::Count) if value.fract() == 0.0 => format!("{value:.0}"),
+        Some(unit @ (Unit::Watts | Unit::Celsius | Unit::Megahertz)) => {
+            format!("{value:.0} {}", unit.symbol())
+        }
         Some(Unit::Count | Unit::Cores | Unit::UnixTime) | None => format!("{value:.2}"),
     }
 }

@@ -115,9 +115,9 @@ impl Sink for LiveSink {
     fn take(&mut self, row: &Row) -> io::Result<ControlFlow<()>> {
         let mut inner = self.0.lock();
         let seen =
-            [Metric::ProcessMemory, Metric::MemoryPeak].into_iter().filter_map(|metric| row[metric as usize]);
+            [Metric::ProcessMemory, Metric::MemoryPeak].into_iter().filter_map(|metric| row.get(metric));
         inner.memory_peak_kib = seen.fold(inner.memory_peak_kib, f64::max);
-        inner.row = Some(Box::new(*row));
+        inner.row = Some(Box::new(row.clone()));
         Ok(ControlFlow::Continue(()))
     }
 
@@ -229,7 +229,7 @@ fn status(elapsed: Duration, row: Option<&Row>, memory_peak_kib: f64) -> String 
     let seconds = elapsed.as_secs();
     let clock = format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     let Some(row) = row else { return format!(" {clock}") };
-    let of = |metric: Metric| row[metric as usize];
+    let of = |metric: Metric| row.get(metric);
     let rate = |metric: Metric| {
         let per_second = of(metric)? / of(Metric::Elapsed).filter(|elapsed| *elapsed > 0.0)?;
         Some(Scale::Rate.show(per_second))
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn the_line_tells_time_and_what_is_known() {
         assert_eq!(status(Duration::from_secs(3725), None, 0.0), " 1:02:05");
-        let mut row: Row = [None; Metric::ALL.len()];
+        let mut row = Row::default();
         for (metric, value) in [
             (Metric::Elapsed, 2.0),
             (Metric::ProcessCpu, 1.5),
@@ -268,7 +268,7 @@ mod tests {
             (Metric::ProcessRead, 3000.0),
             (Metric::ProcessWrite, 0.0),
         ] {
-            row[metric as usize] = Some(value);
+            row.set(metric, Some(value));
         }
         assert_eq!(
             status(Duration::from_secs(1), Some(&row), 4096.0),

@@ -76,7 +76,7 @@ impl Trends {
         for (trend, metric) in
             [(&mut self.cpu, Metric::ProcessCpu), (&mut self.memory, Metric::ProcessMemory)]
         {
-            if let Some(value) = row[metric as usize].filter(|value| value.is_finite()) {
+            if let Some(value) = row.get(metric).filter(|value| value.is_finite()) {
                 trend.add(value);
             }
         }

@@ -188,6 +188,20 @@ fn one_four_and_eight_gpus_give_the_machines_columns_and_the_jobs() {
         assert_eq!((first.power_mean_w, first.temperature_max_c), (Some(100.5), Some(40.0)));
         assert_eq!((first.clock_mean_mhz, first.vram_total_mib), (Some(1500.0), Some(16384.0)));
         assert!(first.job_usage_max.unwrap() >= 0.3 && first.allowed && !first.estimated);
+        let of_gpu = |gpu: u32, name: &str| {
+            let column = run.column("extra", &format!("gpu{gpu}_{name}"));
+            column[column.len() / 2]
+        };
+        for gpu in 0..count {
+            let n = f64::from(gpu + 1);
+            let expected = [SOME(n / 10.0), SOME(n * 1000.0), SOME(1500.0), SOME(99.5 + n), SOME(39.0 + n)];
+            let found = ["usage", "vram", "clock", "power", "temperature"].map(|name| of_gpu(gpu, name));
+            assert_eq!(found, expected, "GPU {gpu} of {count}");
+        }
+        if count > 1 {
+            let job = |gpu| (of_gpu(gpu, "job_usage"), of_gpu(gpu, "job_vram"));
+            assert_eq!((job(0), job(count - 1)), ((SOME(0.3), SOME(500.0)), (SOME(0.2), SOME(250.0))));
+        }
         run.assert_ticks_on_time();
         assert_eq!(run.notes().iter().filter(|note| note.starts_with("GPU")).count(), 0);
     }
@@ -238,6 +252,7 @@ fn a_call_that_fails_costs_its_own_cells() {
     let failed = run("handle");
     assert_eq!(failed.middle("system"), [SOME(0.1), SOME(1000.0), SOME(1.0)]);
     failed.assert_noted("1 of 2 GPUs cannot be read");
+    assert_eq!(failed.recording.head.run.as_ref().unwrap().gpus.len(), 1);
     let failed = run("init");
     assert_eq!((failed.middle("system"), failed.middle("process")), ([None; 3], [None; 3]));
     failed.assert_noted("NVML does not start: NVIDIA driver is not loaded");
@@ -262,6 +277,7 @@ fn a_driver_that_hangs_for_five_seconds_delays_no_tick_and_the_recording_says_wh
         "before it and after it: {usage:?}"
     );
     assert_eq!(run.column("process", "gpu_vram")[10], None);
+    assert_eq!(run.column("extra", "gpu0_usage"), usage, "the only GPU is all of them");
     assert!(run.column("process", "memory").iter().all(Option::is_some), "other cells are as ever");
     run.assert_noted("the driver did not answer in time");
 }
@@ -480,4 +496,5 @@ fn a_machine_without_a_device_file_has_zeros_no_thread_no_library_and_no_process
     assert!(!fs::read_to_string(folder.path().join("maps")).unwrap().contains("nvidia"));
     assert!(!marker.exists(), "nvidia-smi was started");
     assert!(run.recording.head.run.as_ref().unwrap().gpus.is_empty());
+    assert!(run.recording.extra.as_ref().unwrap().names().all(|name| !name.starts_with("gpu")));
 }

@@ -102,7 +102,7 @@ impl Job {
     }
 
     fn row(&mut self, number: u32) -> Row {
-        let mut row: Row = [None; Metric::ALL.len()];
+        let mut row = Row::default();
         for metric in Metric::ALL {
             let value = match (metric, metric.unit()) {
                 (Metric::Pid, _) => 941_247.0,
@@ -116,7 +116,7 @@ impl Job {
                 (_, Unit::GiB) => 2_560.0 + self.noise(),
                 (_, _) => self.noise() * 2.0,
             };
-            row[*metric as usize] = Some(metric.round(value));
+            row.set(*metric, Some(metric.round(value)));
         }
         row
     }

@@ -173,8 +173,8 @@ fn measure(processes: usize, rounds: usize) -> (f64, f64) {
         // Measures work, not an early exit.
         #[expect(clippy::cast_precision_loss, reason = "at most a thousand")]
         let children = (tree.processes - 1) as f64;
-        assert_eq!(row[Metric::Children as usize], Some(children));
-        assert!(row[Metric::ProcessMemory as usize].is_some() && row[Metric::MemoryFree as usize].is_some());
+        assert_eq!(row.get(Metric::Children), Some(children));
+        assert!(row.get(Metric::ProcessMemory).is_some() && row.get(Metric::MemoryFree).is_some());
     }
     let (mut ticks, mut floors, mut accesses) = (Vec::new(), Vec::new(), Vec::new());
     let mut floor = Floor::new();

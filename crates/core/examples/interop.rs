@@ -77,7 +77,7 @@ fn head() -> Head {
 
 fn row(number: u32) -> Row {
     let step = f64::from(number);
-    let mut row: Row = [None; Metric::ALL.len()];
+    let mut row = Row::default();
     for (place, metric) in (0_u32..).zip(Metric::ALL) {
         let seed = f64::from(place) + 1.0;
         let value = match (metric, metric.unit()) {
@@ -88,7 +88,7 @@ fn row(number: u32) -> Row {
             (_, Unit::Count | Unit::Bytes | Unit::KiB) => seed * 1000.0 + step * 37.0,
             (_, _) => seed / 8.0 + step / 3.0,
         };
-        row[*metric as usize] = Some(metric.round(value));
+        row.set(*metric, Some(metric.round(value)));
     }
     row
 }

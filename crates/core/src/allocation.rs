@@ -62,9 +62,9 @@ mod tests {
     use crate::summary::Scope;
 
     fn guess(cells: &[(Metric, f64)]) -> Option<Allocation> {
-        let mut row: Row = [None; Metric::ALL.len()];
+        let mut row = Row::default();
         for (metric, value) in cells {
-            row[*metric as usize] = Some(*value);
+            row.set(*metric, Some(*value));
         }
         let scope = Scope { process: true, system: true, start_time: None, interval_s: 1.0 };
         let mut summary = Summary::new(scope);

@@ -26,7 +26,7 @@ pub fn write_header(out: &mut Vec<u8>, table: Table) {
 
 /// Appends one row of a table. Allocates nothing once `out` has grown to a row's size.
 pub fn write_row(out: &mut Vec<u8>, table: Table, row: &Row) {
-    let cells = table.metrics().map(|metric| (row[metric as usize], metric.decimals() == 0));
+    let cells = table.metrics().map(|metric| (row.get(metric), metric.decimals() == 0));
     write_cells(out, cells);
 }
 
@@ -46,7 +46,7 @@ pub fn write_combined_header(out: &mut Vec<u8>, tables: &[Table]) {
 
 /// Appends one row of the combined table of these tables.
 pub fn write_combined_row(out: &mut Vec<u8>, tables: &[Table], row: &Row) {
-    write_cells(out, combined_metrics(tables).map(|metric| (row[metric as usize], metric.decimals() == 0)));
+    write_cells(out, combined_metrics(tables).map(|metric| (row.get(metric), metric.decimals() == 0)));
 }
 
 /// Writes a whole frame: header, then every row.
@@ -383,11 +383,11 @@ mod tests {
 
     #[test]
     fn header_is_quoted_numbers_are_bare_and_missing_cells_are_empty() {
-        let mut row: Row = [None; Metric::ALL.len()];
-        row[Metric::Timestamp as usize] = Some(1_741_785_685.676);
-        row[Metric::Pid as usize] = Some(42.0);
-        row[Metric::ProcessUtime as usize] = Some(1.0);
-        row[Metric::ProcessMemory as usize] = Some(2048.0);
+        let mut row = Row::default();
+        row.set(Metric::Timestamp, Some(1_741_785_685.676));
+        row.set(Metric::Pid, Some(42.0));
+        row.set(Metric::ProcessUtime, Some(1.0));
+        row.set(Metric::ProcessMemory, Some(2048.0));
         let mut out = Vec::new();
         write_header(&mut out, Table::Process);
         write_row(&mut out, Table::Process, &row);

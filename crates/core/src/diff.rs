@@ -84,12 +84,8 @@ pub struct Rates {
 /// The row between two snapshots.
 #[must_use]
 pub fn row(before: &Snapshot, after: &Snapshot, rates: Rates) -> Row {
-    let mut row: Row = [None; Metric::ALL.len()];
-    let mut set = |metric: Metric, value: Option<f64>| {
-        if let Some(cell) = row.get_mut(metric as usize) {
-            *cell = value.filter(|value| value.is_finite()).map(|value| metric.round(value));
-        }
-    };
+    let mut row = Row::default();
+    let mut set = |metric: Metric, value: Option<f64>| row.set(metric, kept(metric, value));
     set(Metric::Timestamp, Some(seconds(after.at.wall_ns)));
     let elapsed_ns = after.at.monotonic_ns.checked_sub(before.at.monotonic_ns);
     set(Metric::Elapsed, elapsed_ns.map(seconds));
@@ -100,7 +96,18 @@ pub fn row(before: &Snapshot, after: &Snapshot, rates: Rates) -> Row {
     }
     set_machine(&mut set, before, after, rates);
     set_pressure(&mut set, before, after);
+    row.gpus.clone_from(&after.each_gpu);
+    for cells in &mut row.gpus {
+        for (metric, cell) in Metric::PER_GPU.iter().zip(cells) {
+            *cell = kept(*metric, *cell);
+        }
+    }
     row
+}
+
+/// As a recording keeps it.
+fn kept(metric: Metric, value: Option<f64>) -> Option<f64> {
+    value.filter(|value| value.is_finite()).map(|value| metric.round(value))
 }
 
 fn set_job(set: &mut impl FnMut(Metric, Option<f64>), then: &JobReading, now: &JobReading, rates: Rates) {
@@ -198,10 +205,10 @@ const GPU: [Metric; 6] = [
 /// Two rows that follow each other as one: growth adds up, levels are the later ones, rates are over both.
 #[must_use]
 pub fn join(first: &Row, second: &Row) -> Row {
-    let mut joined = *second;
-    let both = |metric: Metric| (first[metric as usize], second[metric as usize]);
-    for metric in Metric::ALL.iter().copied() {
-        joined[metric as usize] = match (metric.kind(), both(metric)) {
+    let mut joined = second.clone();
+    for metric in Metric::ONCE.iter().copied() {
+        let both = (first.get(metric), second.get(metric));
+        let cell = match (metric.kind(), both) {
             (Kind::Delta, (one, other)) => one.zip(other).map(|(one, other)| metric.round(one + other)),
             (Kind::Gauge, (one, other)) if metric == Metric::MemoryPeak => match (one, other) {
                 (Some(one), Some(other)) => Some(one.max(other)),
@@ -211,8 +218,14 @@ pub fn join(first: &Row, second: &Row) -> Row {
             (Kind::Gauge, (one, other)) if GPU.contains(&metric) => other.or(one),
             (Kind::Gauge, (_, other)) => other,
         };
+        joined.set(metric, cell);
     }
-    let cell = |metric: Metric| joined[metric as usize];
+    for (cells, earlier) in joined.gpus.iter_mut().zip(&first.gpus) {
+        for (cell, earlier) in cells.iter_mut().zip(earlier) {
+            *cell = cell.or(*earlier);
+        }
+    }
+    let cell = |metric: Metric| joined.get(metric);
     let rate = |user: Metric, system: Metric| {
         let elapsed_s = cell(Metric::Elapsed).filter(|elapsed_s| *elapsed_s > 0.0)?;
         Some((cell(user)? + cell(system)?) / elapsed_s)
@@ -221,9 +234,8 @@ pub fn join(first: &Row, second: &Row) -> Row {
     let system = rate(Metric::SystemUtime, Metric::SystemStime);
     // The machine's counter steps: over less than that it says nothing.
     let is_steady = cell(Metric::Elapsed).is_some_and(|elapsed_s| elapsed_s >= seconds(STEADY_NS));
-    joined[Metric::ProcessCpu as usize] = process.map(|cores| Metric::ProcessCpu.round(cores));
-    joined[Metric::SystemCpu as usize] =
-        system.filter(|_| is_steady).map(|cores| Metric::SystemCpu.round(cores));
+    joined.set(Metric::ProcessCpu, process.map(|cores| Metric::ProcessCpu.round(cores)));
+    joined.set(Metric::SystemCpu, system.filter(|_| is_steady).map(|cores| Metric::SystemCpu.round(cores)));
     joined
 }
 
@@ -273,7 +285,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn cell(row: &Row, metric: Metric) -> Option<f64> {
-        row[metric as usize]
+        row.get(metric)
     }
 
     #[test]
@@ -315,7 +327,7 @@ mod tests {
     #[test]
     fn two_rows_make_one_of_their_sum_with_the_later_levels_and_the_larger_peak() {
         let row = |elapsed_s: f64, cpu_s: f64, memory: f64, peak: f64| {
-            let mut row: Row = [None; Metric::ALL.len()];
+            let mut row = Row::default();
             for (metric, value) in [
                 (Metric::Elapsed, elapsed_s),
                 (Metric::ProcessUtime, cpu_s),
@@ -326,7 +338,7 @@ mod tests {
                 (Metric::ProcessMemory, memory),
                 (Metric::MemoryPeak, peak),
             ] {
-                row[metric as usize] = Some(value);
+                row.set(metric, Some(value));
             }
             row
         };
@@ -392,8 +404,8 @@ mod tests {
                 disks: Some(vec![Device { name: (*b"d").into(), inbound: v[4], outbound: v[5] }]),
                 ..Snapshot::default()
             };
-            for value in row(&snapshot(then), &snapshot(now), Rates::default()).into_iter().flatten() {
-                prop_assert!(value.is_finite() && value >= 0.0, "{value}");
+            for value in row(&snapshot(then), &snapshot(now), Rates::default()).cells().iter().flatten() {
+                prop_assert!(value.is_finite() && *value >= 0.0, "{value}");
             }
         }
     }

@@ -43,6 +43,8 @@ pub enum FrameError {
 pub struct Column {
     name: String,
     metric: Option<Metric>,
+    /// The GPU that it is a metric of, for those that every GPU has.
+    gpu: Option<usize>,
     whole: bool,
     cells: Vec<f64>,
 }
@@ -54,7 +56,7 @@ impl Column {
         for cell in &mut cells {
             *cell = stored(Some(*cell));
         }
-        Self { name: name.into(), metric: None, whole: false, cells }
+        Self { name: name.into(), metric: None, gpu: None, whole: false, cells }
     }
 
     /// An empty column of the metric table.
@@ -63,15 +65,27 @@ impl Column {
         Self {
             name: metric.column().to_owned(),
             metric: Some(metric),
+            gpu: None,
             whole: metric.decimals() == 0,
             cells: Vec::new(),
         }
+    }
+
+    /// The column of one GPU, with as many missing cells.
+    fn for_gpu(metric: Metric, gpu: usize, rows: usize) -> Self {
+        let cells = vec![f64::NAN; rows];
+        Self { name: metric.column_of_gpu(gpu), gpu: Some(gpu), cells, ..Self::for_metric(metric) }
     }
 
     /// The same cells as a column that a table knows by this name, if it does.
     #[must_use]
     pub fn of_table(mut self, table: Table) -> Self {
         self.metric = Metric::find(table, &self.name);
+        if table == Table::Extra
+            && let Some((metric, gpu)) = Metric::find_of_gpu(&self.name)
+        {
+            (self.metric, self.gpu) = (Some(metric), Some(gpu));
+        }
         if let Some(metric) = self.metric {
             self.whole = metric.decimals() == 0;
         }
@@ -239,13 +253,35 @@ impl Frame {
     /// The column of a metric, whatever it is called here.
     #[must_use]
     pub fn metric(&self, metric: Metric) -> Option<&Column> {
-        self.columns.iter().find(|column| column.metric == Some(metric))
+        self.columns.iter().find(|column| column.metric == Some(metric) && column.gpu.is_none())
     }
 
-    /// Adds what a tick measured; columns that are no metric get a missing cell.
+    /// The column of a metric that every GPU has.
+    #[must_use]
+    pub fn metric_of_gpu(&self, metric: Metric, gpu: usize) -> Option<&Column> {
+        self.columns.iter().find(|column| column.metric == Some(metric) && column.gpu == Some(gpu))
+    }
+
+    /// Adds what a tick measured; columns that are no metric get a missing cell. A GPU that was not seen before adds
+    /// its columns to the extra table.
     pub fn push(&mut self, row: &Row) {
+        self.make_room_for_gpus(row.gpus.len());
         for column in &mut self.columns {
-            column.push(column.metric.and_then(|metric| row[metric as usize]));
+            column.push(column.metric.and_then(|metric| match column.gpu {
+                Some(gpu) => row.get_of_gpu(metric, gpu),
+                None => row.get(metric),
+            }));
+        }
+    }
+
+    fn make_room_for_gpus(&mut self, gpus: usize) {
+        let known = self.columns.last().and_then(|column| column.gpu).map_or(0, |gpu| gpu + 1);
+        if known >= gpus || self.metric(Metric::Elapsed).is_none() {
+            return;
+        }
+        let rows = self.len();
+        for gpu in known..gpus {
+            self.columns.extend(Metric::PER_GPU.iter().map(|metric| Column::for_gpu(*metric, gpu, rows)));
         }
     }
 
@@ -330,7 +366,7 @@ impl CombinedOptions {
         let (given, plain, human) = match table {
             Table::System => (&self.system_prefix, "system_", "System "),
             Table::Process => (&self.process_prefix, "process_", "Process "),
-            Table::Every | Table::Extra => return "",
+            Table::Every | Table::Extra | Table::Gpu => return "",
         };
         given.as_deref().unwrap_or(if self.human_names { human } else { plain })
     }
@@ -381,11 +417,11 @@ mod tests {
     use super::*;
 
     fn row(timestamp: f64, memory_kib: Option<f64>) -> Row {
-        let mut row: Row = [None; Metric::ALL.len()];
-        row[Metric::Timestamp as usize] = Some(timestamp);
-        row[Metric::ProcessMemory as usize] = memory_kib;
-        row[Metric::DiskUsed as usize] = Some(1.5);
-        row[Metric::SystemVram as usize] = Some(2.0);
+        let mut row = Row::default();
+        row.set(Metric::Timestamp, Some(timestamp));
+        row.set(Metric::ProcessMemory, memory_kib);
+        row.set(Metric::DiskUsed, Some(1.5));
+        row.set(Metric::SystemVram, Some(2.0));
         row
     }
 
@@ -409,6 +445,27 @@ mod tests {
         let cells: Vec<_> = frame.column("memory").unwrap().iter().collect();
         assert_eq!(cells, [None, None, Some(0.0)]);
         assert_eq!(frame.column("memory").unwrap().get(3), None);
+    }
+
+    #[test]
+    fn a_gpu_that_comes_late_has_missing_cells_before_and_columns_in_the_extra_table_only() {
+        let mut extra = Frame::for_table(Table::Extra);
+        let once = extra.columns().len();
+        extra.push(&row(1.0, None));
+        let mut busy = [None; Metric::PER_GPU.len()];
+        busy[Metric::GpuPower.place_of_gpu().unwrap()] = Some(70.5);
+        let with = |gpus: Vec<_>| row(2.0, None).with_gpus(gpus);
+        extra.push(&with(vec![busy]));
+        extra.push(&with(vec![busy, busy]));
+        extra.push(&row(4.0, None));
+        assert_eq!(extra.columns().len(), once + 2 * Metric::PER_GPU.len());
+        let power = |gpu| extra.metric_of_gpu(Metric::GpuPower, gpu).unwrap().iter().collect::<Vec<_>>();
+        assert_eq!(power(0), [None, Some(70.5), Some(70.5), None]);
+        assert_eq!(power(1), [None, None, Some(70.5), None]);
+        assert_eq!(extra.column("gpu1_power").unwrap().iter().collect::<Vec<_>>(), power(1));
+        let mut process = Frame::for_table(Table::Process);
+        process.push(&with(vec![busy]));
+        assert_eq!(process.columns().len(), 12);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! In:  rows, one at a time. Out: the same rows, up to the last one that was written whole.
 //!
 //! The file starts with one line of JSON: the format's version, the columns, and the recording's head. Then
-//! records: length (u16), bitmap of the cells that hold a value (u64), those values (f64), CRC-32 of all that;
-//! little-endian. A torn or damaged record ends the reading: what stands before it is good.
+//! records: length (u16), a block of cells, another block for each GPU, CRC-32 of all that; a block is a bitmap of the
+//! cells that hold a value (u64) and those values (f64), little-endian. A torn or damaged record ends the reading: what
+//! stands before it is good.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -13,14 +14,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::metric::{Metric, Row, Table};
+use crate::metric::{GpuCells, Metric, Row, Table};
 use crate::sys;
 
 const VERSION: u32 = 1;
 /// The longest head that is believed: command lines are long, but not that long.
 const MOST_HEAD_BYTES: u64 = 16 << 20;
 
-const _: () = assert!(Metric::ALL.len() <= 64, "the bitmap of a record has 64 bits");
+const _: () = assert!(Metric::ONCE.len() <= 64, "the bitmap of a record has 64 bits");
 
 /// Why a file is no journal of ours.
 #[derive(Debug, Error)]
@@ -47,6 +48,8 @@ pub enum JournalError {
 struct Head {
     resource_tracker_journal: u32,
     columns: Vec<String>,
+    #[serde(default)]
+    gpu_columns: Vec<String>,
     recording: serde_json::Value,
 }
 
@@ -82,8 +85,13 @@ impl Journal {
     /// What the file system says.
     pub fn create(path: &Path, recording: serde_json::Value, as_guest: bool) -> io::Result<Self> {
         let mut file = sys::for_owner(OpenOptions::new().create_new(true).append(true)).open(path)?;
-        let columns = Metric::ALL.iter().copied().map(column_name).collect();
-        let mut head = serde_json::to_vec(&Head { resource_tracker_journal: VERSION, columns, recording })?;
+        let names = |metrics: &[Metric]| metrics.iter().copied().map(column_name).collect();
+        let mut head = serde_json::to_vec(&Head {
+            resource_tracker_journal: VERSION,
+            columns: names(Metric::ONCE),
+            gpu_columns: names(Metric::PER_GPU),
+            recording,
+        })?;
         head.push(b'\n');
         file.write_all(&head)?;
         let handle = if as_guest { Handle::Anew } else { Handle::Open(file) };
@@ -123,21 +131,43 @@ impl Journal {
 
 fn encode(row: &Row, record: &mut Vec<u8>) {
     record.clear();
-    record.extend_from_slice(&[0; 2 + 8]);
-    let mut present = 0_u64;
-    for (bit, cell) in row.iter().enumerate() {
-        if let Some(value) = cell {
-            present |= 1 << bit;
-            record.extend_from_slice(&value.to_le_bytes());
-        }
+    record.extend_from_slice(&[0; 2]);
+    put(row.cells(), record);
+    for cells in &row.gpus {
+        put(cells, record);
     }
     let length = u16::try_from(record.len() - 2).unwrap_or(u16::MAX);
-    for (place, byte) in record.iter_mut().zip(length.to_le_bytes().into_iter().chain(present.to_le_bytes()))
-    {
-        *place = byte;
-    }
+    record[..2].copy_from_slice(&length.to_le_bytes());
     let checksum = crc32fast::hash(record);
     record.extend_from_slice(&checksum.to_le_bytes());
+}
+
+/// Appends a block.
+fn put(cells: &[Option<f64>], record: &mut Vec<u8>) {
+    let present = cells.iter().enumerate().filter(|(_, cell)| cell.is_some());
+    let bitmap = present.fold(0_u64, |bitmap, (bit, _)| bitmap | 1 << bit);
+    record.extend_from_slice(&bitmap.to_le_bytes());
+    for value in cells.iter().flatten() {
+        record.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Reads a block, and gives what follows it.
+fn take<'a>(
+    bytes: &'a [u8],
+    columns: &[Option<Metric>],
+    mut set: impl FnMut(Metric, f64),
+) -> Option<&'a [u8]> {
+    let (bitmap, mut values) = bytes.split_first_chunk::<8>()?;
+    let bitmap = u64::from_le_bytes(*bitmap);
+    for bit in (0..64).filter(|bit| bitmap & (1 << bit) != 0) {
+        let (value, rest) = values.split_first_chunk::<8>()?;
+        values = rest;
+        if let Some(metric) = columns.get(bit).copied().flatten() {
+            set(metric, f64::from_le_bytes(*value));
+        }
+    }
+    Some(values)
 }
 
 /// A journal that is being read.
@@ -147,6 +177,7 @@ pub struct Reader {
     /// What the writer said about the recording.
     pub recording: serde_json::Value,
     columns: Vec<Option<Metric>>,
+    gpu_columns: Vec<Option<Metric>>,
     first_record: u64,
     /// Where the next record starts.
     offset: u64,
@@ -175,13 +206,17 @@ impl Reader {
                 head.resource_tracker_journal
             )));
         }
-        if head.columns.len() > 64 {
+        if head.columns.len().max(head.gpu_columns.len()) > 64 {
             return Err(foreign("it has more than 64 columns"));
         }
         // By name, so that a journal of another release is read as far as both know a column.
-        let find = |name: &String| Metric::ALL.iter().copied().find(|metric| column_name(*metric) == *name);
+        let find = |names: &[String], among: &[Metric]| {
+            let known = |name: &String| among.iter().copied().find(|metric| column_name(*metric) == *name);
+            names.iter().map(known).collect()
+        };
         Ok(Self {
-            columns: head.columns.iter().map(find).collect(),
+            columns: find(&head.columns, Metric::ONCE),
+            gpu_columns: find(&head.gpu_columns, Metric::PER_GPU),
             file,
             recording: head.recording,
             first_record,
@@ -226,18 +261,16 @@ impl Reader {
         if crc32fast::hash(content) != u32::from_le_bytes(*checksum) {
             return None;
         }
-        let (present, mut values) = content.get(2..)?.split_first_chunk::<8>()?;
-        let present = u64::from_le_bytes(*present);
-        let mut row: Row = [None; Metric::ALL.len()];
-        for (bit, metric) in self.columns.iter().enumerate() {
-            if present & (1 << bit) == 0 {
-                continue;
-            }
-            let (value, rest) = values.split_first_chunk::<8>()?;
-            values = rest;
-            if let Some(cell) = metric.and_then(|metric| row.get_mut(metric as usize)) {
-                *cell = Some(f64::from_le_bytes(*value));
-            }
+        let mut row = Row::default();
+        let mut rest = take(content.get(2..)?, &self.columns, |metric, value| row.set(metric, Some(value)))?;
+        while !rest.is_empty() {
+            let mut cells = GpuCells::default();
+            rest = take(rest, &self.gpu_columns, |metric, value| {
+                if let Some(cell) = metric.place_of_gpu().and_then(|place| cells.get_mut(place)) {
+                    *cell = Some(value);
+                }
+            })?;
+            row.gpus.push(cells);
         }
         self.offset += self.record.len() as u64;
         Some(row)
@@ -263,9 +296,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn row(seed: f64) -> Row {
-        let mut row = [None; Metric::ALL.len()];
-        for (at, cell) in row.iter_mut().enumerate().filter(|(at, _)| at % 3 != 1) {
-            *cell = Some(seed + f64::from(u32::try_from(at).unwrap()));
+        let mut row = Row::default();
+        let value = |at: usize| (at % 3 != 1).then(|| seed + f64::from(u32::try_from(at).unwrap()));
+        for (at, metric) in Metric::ONCE.iter().enumerate() {
+            row.set(*metric, value(at));
+        }
+        // A GPU more from the fifth row on, the first of them silent.
+        row.gpus = vec![GpuCells::default()];
+        if seed >= 4.0 {
+            row.gpus.push(std::array::from_fn(value));
         }
         row
     }

@@ -68,8 +68,7 @@ mod tests {
             spent_ns = crate::sys::thread_cpu_ns().unwrap() - before_ns;
         }
         let row = meter.row();
-        let reported =
-            row[Metric::ProcessUtime as usize].unwrap() + row[Metric::ProcessStime as usize].unwrap();
+        let reported = row.get(Metric::ProcessUtime).unwrap() + row.get(Metric::ProcessStime).unwrap();
         assert!(reported >= 0.049, "{reported}");
         assert!(!meter.has_ended());
     }

@@ -1,7 +1,8 @@
 //! THE table of metrics: every column of a recording, defined once.
 //!
 //! Out: CSV headers, human names, byte factors, the docs page, the report's axes and the columns of
-//! every front are loops over this table. A row of a recording is [`Row`], one cell a metric.
+//! every front are loops over this table. A row of a recording is [`Row`], one cell a metric, and one a GPU for those
+//! that every GPU has.
 //! Not here: how a value comes about (`diff`), how a table is stored (`journal`, `recording`).
 
 /// Which table of a recording a metric belongs to.
@@ -15,6 +16,8 @@ pub enum Table {
     System,
     /// What goes beyond the two tables above.
     Extra,
+    /// What the extra table has once for every GPU, as `gpu0_usage`.
+    Gpu,
 }
 
 impl Table {
@@ -28,11 +31,11 @@ impl Table {
             Self::Every => "timestamp",
             Self::Process => "process_metrics",
             Self::System => "system_metrics",
-            Self::Extra => "extra_metrics",
+            Self::Extra | Self::Gpu => "extra_metrics",
         }
     }
 
-    /// The columns of this table, `timestamp` first.
+    /// The columns of this table, `timestamp` first. The extra table goes on with [`Metric::PER_GPU`] for each GPU.
     pub fn metrics(self) -> impl Iterator<Item = Metric> {
         Metric::ALL
             .iter()
@@ -60,6 +63,12 @@ pub enum Unit {
     MiB,
     /// 1024³ bytes.
     GiB,
+    /// Power.
+    Watts,
+    /// Temperature.
+    Celsius,
+    /// Clock.
+    Megahertz,
 }
 
 impl Unit {
@@ -70,7 +79,14 @@ impl Unit {
             Self::KiB => Some(1024.0),
             Self::MiB => Some(1_048_576.0),
             Self::GiB => Some(1_073_741_824.0),
-            Self::UnixTime | Self::Seconds | Self::Count | Self::Cores | Self::Bytes => None,
+            Self::UnixTime
+            | Self::Seconds
+            | Self::Count
+            | Self::Cores
+            | Self::Bytes
+            | Self::Watts
+            | Self::Celsius
+            | Self::Megahertz => None,
         }
     }
 
@@ -86,6 +102,9 @@ impl Unit {
             Self::KiB => "kB",
             Self::MiB => "MiB",
             Self::GiB => "GiB",
+            Self::Watts => "W",
+            Self::Celsius => "°C",
+            Self::Megahertz => "MHz",
         }
     }
 }
@@ -186,16 +205,110 @@ metrics! {
     CgroupMemory, Extra, "cgroup_memory", KiB, Gauge, 0, "container memory", "Memory charged to the cgroup we run in, page cache included.";
     TrackerCpu, Extra, "tracker_cpu", Seconds, Delta, 6, "tracker CPU time", "What the tracker itself spent; not part of the job's figures.";
     TrackerMemory, Extra, "tracker_memory", KiB, Gauge, 0, "tracker memory", "Resident memory of the tracker where it is a process of its own.";
+
+    GpuUsage, Gpu, "usage", Cores, Gauge, 4, "usage", "How busy the GPU was, from 0 to 1.";
+    GpuJobUsage, Gpu, "job_usage", Cores, Gauge, 4, "usage by the job", "The job's part of the GPU's use; an estimate where `run.gpus` says so.";
+    GpuVram, Gpu, "vram", MiB, Gauge, 2, "VRAM used", "Memory of the GPU that is in use.";
+    GpuJobVram, Gpu, "job_vram", MiB, Gauge, 2, "VRAM used by the job", "Memory of the GPU that the job holds.";
+    GpuPower, Gpu, "power", Watts, Gauge, 2, "power", "Power that the GPU draws.";
+    GpuTemperature, Gpu, "temperature", Celsius, Gauge, 1, "temperature", "Temperature of the GPU.";
+    GpuClock, Gpu, "clock", Megahertz, Gauge, 0, "clock", "Clock of the GPU's processors.";
 }
 
+/// Where the metrics of a GPU begin: they are the last ones.
+const FIRST_OF_GPU: usize = Metric::GpuUsage as usize;
+
+/// The cells of one GPU, in the order of [`Metric::PER_GPU`].
+pub type GpuCells = [Option<f64>; Metric::PER_GPU.len()];
+
 /// One tick of a recording: a cell for every metric, `None` where nothing was measured.
-pub type Row = [Option<f64>; Metric::ALL.len()];
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    cells: [Option<f64>; FIRST_OF_GPU],
+    /// Every GPU, numbered as in `run.gpus`.
+    pub gpus: Vec<GpuCells>,
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Self { cells: [None; FIRST_OF_GPU], gpus: Vec::new() }
+    }
+}
+
+impl Row {
+    /// The row of these cells, without a GPU.
+    #[must_use]
+    pub fn of(mut cell: impl FnMut(Metric) -> Option<f64>) -> Self {
+        let mut row = Self::default();
+        for metric in Metric::ONCE {
+            row.set(*metric, cell(*metric));
+        }
+        row
+    }
+
+    /// The same with these GPUs.
+    #[must_use]
+    pub fn with_gpus(self, gpus: Vec<GpuCells>) -> Self {
+        Self { gpus, ..self }
+    }
+
+    /// The cell of a metric; those that every GPU has are in [`Row::gpus`].
+    #[must_use]
+    pub fn get(&self, metric: Metric) -> Option<f64> {
+        self.cells.get(metric as usize).copied().flatten()
+    }
+
+    /// The cell of a metric that every GPU has.
+    #[must_use]
+    pub fn get_of_gpu(&self, metric: Metric, gpu: usize) -> Option<f64> {
+        self.gpus.get(gpu)?.get(metric.place_of_gpu()?).copied().flatten()
+    }
+
+    /// The cells of [`Metric::ONCE`], in that order.
+    #[must_use]
+    pub const fn cells(&self) -> &[Option<f64>] {
+        &self.cells
+    }
+
+    /// Fills the cell of a metric.
+    pub fn set(&mut self, metric: Metric, value: Option<f64>) {
+        if let Some(cell) = self.cells.get_mut(metric as usize) {
+            *cell = value;
+        }
+    }
+}
 
 impl Metric {
+    /// Those that a row has one cell of.
+    pub const ONCE: &'static [Self] = Self::ALL.split_at(FIRST_OF_GPU).0;
+    /// Those that a row has for every GPU.
+    pub const PER_GPU: &'static [Self] = Self::ALL.split_at(FIRST_OF_GPU).1;
+
     /// Looks a column up by its table and name.
     #[must_use]
     pub fn find(table: Table, column: &str) -> Option<Self> {
         table.metrics().find(|metric| metric.column() == column)
+    }
+
+    /// Its place among the cells of a GPU.
+    #[must_use]
+    pub const fn place_of_gpu(self) -> Option<usize> {
+        (self as usize).checked_sub(FIRST_OF_GPU)
+    }
+
+    /// Looks a column of the extra table up that every GPU has: `gpu3_usage` is that of GPU 3.
+    #[must_use]
+    pub fn find_of_gpu(column: &str) -> Option<(Self, usize)> {
+        let (gpu, name) = column.strip_prefix("gpu")?.split_once('_')?;
+        let metric = Self::PER_GPU.iter().copied().find(|metric| metric.column() == name)?;
+        let gpu = gpu.parse().ok()?;
+        (metric.column_of_gpu(gpu) == column).then_some((metric, gpu))
+    }
+
+    /// What the extra table calls it for one GPU.
+    #[must_use]
+    pub fn column_of_gpu(self, gpu: usize) -> String {
+        format!("gpu{gpu}_{}", self.column())
     }
 
     /// The precision a recording keeps, so that every copy of a row is the same row.
@@ -216,17 +329,29 @@ pub fn docs_page() -> String {
         "# Metrics\n\nGenerated from `crates/core/src/metric.rs`. Every table starts with `timestamp`; an empty \
          cell was not\nmeasured. A *delta* is what was added in the row's interval, a *gauge* is a level.\n",
     );
-    for (table, title) in [(Table::Process, "Process"), (Table::System, "System"), (Table::Extra, "Extra")] {
+    let tables = [
+        (Table::Process, "Process", ""),
+        (Table::System, "System", ""),
+        (Table::Extra, "Extra", ""),
+        (
+            Table::Gpu,
+            "Every GPU",
+            "\nMore columns of the extra table, for each GPU of the machine: `gpu0_usage`, `gpu1_usage` and so on, numbered \
+             as in\n`run.gpus`, which has their names. There are none where there is no GPU.\n",
+        ),
+    ];
+    for (table, title, about) in tables {
         let _ = write!(
             page,
-            "\n## {title} (`{}`)\n\n| column | unit | kind | name | meaning |\n|---|---|---|---|---|\n",
+            "\n## {title} (`{}`)\n{about}\n| column | unit | kind | name | meaning |\n|---|---|---|---|---|\n",
             table.key()
         );
-        for metric in table.metrics() {
+        for metric in table.metrics().filter(|metric| table != Table::Gpu || metric.table() == table) {
             let kind = if metric.kind() == Kind::Gauge { "gauge" } else { "delta" };
             let _ = writeln!(
                 page,
-                "| `{}` | {} | {kind} | {} | {} |",
+                "| `{}{}` | {} | {kind} | {} | {} |",
+                if table == Table::Gpu { "gpuN_" } else { "" },
                 metric.column(),
                 metric.unit().symbol(),
                 metric.human_name(),
@@ -265,6 +390,24 @@ mod tests {
                 metric.table() == Table::Every
                     || Metric::find(metric.table(), metric.column()) == Some(*metric)
             );
+        }
+    }
+
+    #[test]
+    fn every_gpu_has_columns_of_its_own_after_all_others() {
+        assert!(Metric::PER_GPU.iter().all(|metric| metric.table() == Table::Gpu));
+        assert!(Metric::ONCE.iter().all(|metric| metric.table() != Table::Gpu));
+        assert_eq!(Metric::GpuJobVram.column_of_gpu(12), "gpu12_job_vram");
+        assert_eq!(Metric::find_of_gpu("gpu12_job_vram"), Some((Metric::GpuJobVram, 12)));
+        for other in [
+            "gpu_usage",
+            "gpu12_",
+            "gpu012_usage",
+            "gpu+1_usage",
+            "gpu1_color",
+            "gpu99999999999999999999_usage",
+        ] {
+            assert_eq!(Metric::find_of_gpu(other), None, "{other}");
         }
     }
 

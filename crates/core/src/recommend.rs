@@ -415,13 +415,13 @@ mod tests {
 
     fn summary(cells: &[(Metric, f64)], duration_s: f64) -> Summary {
         let scope = Scope { process: true, system: true, start_time: Some(0.0), interval_s: 1.0 };
-        let mut row: Row = [None; Metric::ALL.len()];
+        let mut row = Row::default();
         let base =
             [(Metric::Timestamp, duration_s), (Metric::ProcessCpu, 1.0), (Metric::ProcessMemory, 1024.0)];
         for (metric, value) in
             base.iter().chain(&[(Metric::ProcessGpu, 0.0), (Metric::ProcessVram, 0.0)]).chain(cells)
         {
-            row[*metric as usize] = Some(*value);
+            row.set(*metric, Some(*value));
         }
         let mut summary = Summary::new(scope);
         summary.add(&row);
@@ -462,8 +462,8 @@ mod tests {
     #[test]
     fn a_gpu_that_hardly_shows_is_mentioned() {
         let mut job = summary(&[(Metric::ProcessGpu, 0.9)], 20.0);
-        let mut idle: Row = [None; Metric::ALL.len()];
-        idle[Metric::ProcessGpu as usize] = Some(0.0);
+        let mut idle = Row::default();
+        idle.set(Metric::ProcessGpu, Some(0.0));
         for _ in 0..5000 {
             job.add(&idle);
         }

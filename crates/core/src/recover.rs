@@ -156,7 +156,7 @@ fn sum_up(about: About, reader: &mut Reader) -> (Head, Summary) {
         last = Some(row);
     }
     if let Some(row) = last {
-        if let Some(time) = row[Metric::Timestamp as usize] {
+        if let Some(time) = row.get(Metric::Timestamp) {
             metadata.set_stop_time(time);
         }
         #[expect(
@@ -164,7 +164,7 @@ fn sum_up(about: About, reader: &mut Reader) -> (Head, Summary) {
             clippy::cast_sign_loss,
             reason = "a pid, as the tracker wrote it"
         )]
-        if let Some(pid) = row[Metric::Pid as usize] {
+        if let Some(pid) = row.get(Metric::Pid) {
             metadata.pid = pid as u32;
         }
     }

@@ -273,7 +273,8 @@ impl Engine {
         }
         if let Some(gpus) = &mut self.gpus {
             let since_ns = self.before.at.monotonic_ns;
-            self.after.gpu = gpus.read(since_ns, at.monotonic_ns, is_end, &mut self.notes);
+            (self.after.gpu, self.after.each_gpu) =
+                gpus.read(since_ns, at.monotonic_ns, is_end, &mut self.notes);
             if gpus.asks_at_ticks() && !is_end {
                 self.ask_gpus();
             }
@@ -448,7 +449,10 @@ fn finish(
     sinks: &mut [Box<dyn Sink>],
 ) {
     let row = engine.tick(Moment::now(), 0, true);
-    let row = held_back.map_or(row, |first| diff::join(first, &row));
+    let row = match held_back {
+        Some(first) => diff::join(first, &row),
+        None => row,
+    };
     engine.tell_notes(progress);
     engine.coverage_notes(progress);
     let _ = hand_on(&row, progress, sinks);

@@ -449,7 +449,7 @@ impl Session {
                 .map(|table| match table {
                     Table::Process => recording.process.clone(),
                     Table::System => recording.system.clone(),
-                    Table::Extra | Table::Every => recording.extra.clone(),
+                    Table::Every | Table::Extra | Table::Gpu => recording.extra.clone(),
                 })
                 .collect();
         }
@@ -457,7 +457,7 @@ impl Session {
         let is_on = |table: &Table| match table {
             Table::Process => config.track_processes,
             Table::System => config.track_system,
-            Table::Extra | Table::Every => true,
+            Table::Every | Table::Extra | Table::Gpu => true,
         };
         let mut frames: Vec<Option<Frame>> =
             wanted.iter().map(|table| is_on(table).then(|| Frame::for_table(*table))).collect();

@@ -5,6 +5,7 @@
 
 use crate::diff::Within;
 use crate::error::SourceError;
+use crate::metric::GpuCells;
 use crate::source::gpu::GpuState;
 use crate::sys;
 
@@ -200,6 +201,8 @@ pub struct Snapshot {
     pub cgroup_memory_bytes: Option<u64>,
     /// GPUs of the machine, and the job's part of them.
     pub gpu: GpuState,
+    /// Each of them, numbered as in `run.gpus`.
+    pub each_gpu: Vec<GpuCells>,
     /// The job.
     pub job: Option<JobReading>,
     /// The tracker itself.

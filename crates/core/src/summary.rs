@@ -135,13 +135,13 @@ impl Summary {
     /// Counts a row in.
     pub fn add(&mut self, row: &Row) {
         let weight_s = self.row_length_s(row);
-        for (moments, cell) in self.moments.iter_mut().zip(row) {
+        for (moments, cell) in self.moments.iter_mut().zip(row.cells()) {
             if let Some(value) = cell.filter(|value| value.is_finite()) {
                 moments.add(value, weight_s);
             }
         }
         self.rows += 1;
-        self.last_timestamp = row[Metric::Timestamp as usize].or(self.last_timestamp);
+        self.last_timestamp = row.get(Metric::Timestamp).or(self.last_timestamp);
     }
 
     /// How long the row is: by the monotonic clock where it was recorded, else by the timestamps, else
@@ -149,10 +149,10 @@ impl Summary {
     fn row_length_s(&self, row: &Row) -> f64 {
         let by_timestamp = || {
             let before = self.last_timestamp.or(self.scope.start_time)?;
-            Some(row[Metric::Timestamp as usize]? - before)
+            Some(row.get(Metric::Timestamp)? - before)
         };
         let usable = |length: &f64| length.is_finite() && *length > 0.0;
-        let elapsed = row[Metric::Elapsed as usize].filter(|length| length.is_finite() && *length >= 0.0);
+        let elapsed = row.get(Metric::Elapsed).filter(|length| length.is_finite() && *length >= 0.0);
         elapsed.or_else(|| by_timestamp().filter(usable)).unwrap_or(self.scope.interval_s)
     }
 
@@ -250,9 +250,9 @@ mod tests {
     const SCOPE: Scope = Scope { process: true, system: true, start_time: Some(100.0), interval_s: 1.0 };
 
     fn row(cells: &[(Metric, f64)]) -> Row {
-        let mut row: Row = [None; Metric::ALL.len()];
+        let mut row = Row::default();
         for (metric, value) in cells {
-            row[*metric as usize] = Some(*value);
+            row.set(*metric, Some(*value));
         }
         row
     }

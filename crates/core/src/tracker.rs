@@ -163,7 +163,7 @@ impl Progress {
     pub(crate) fn add(&self, row: &Row) {
         let mut inner = self.lock();
         inner.summary.add(row);
-        inner.last_row = Some(*row);
+        inner.last_row = Some(row.clone());
         drop(inner);
         self.changed.notify_all();
     }
@@ -304,7 +304,7 @@ impl Tracker {
     /// The last row, if there is one.
     #[must_use]
     pub fn last_row(&self) -> Option<Row> {
-        self.progress.lock().last_row
+        self.progress.lock().last_row.clone()
     }
 
     /// What did not go as it should, in words.

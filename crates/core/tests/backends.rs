@@ -84,7 +84,7 @@ impl Drop for Job {
 }
 
 fn cell(row: &Row, metric: Metric) -> f64 {
-    row[metric as usize].unwrap_or_else(|| panic!("{metric:?} is empty"))
+    row.get(metric).unwrap_or_else(|| panic!("{metric:?} is empty"))
 }
 
 #[track_caller]
@@ -111,7 +111,7 @@ fn both_backends_say_the_same_of_one_job_and_one_machine() {
     let kib_50_mb = 50_000_000.0 / 1024.0;
     assert!(both(Metric::ProcessMemory)[0] > 120.0 * 1024.0, "the job holds its memory");
     assert_near(Metric::ProcessMemory, both(Metric::ProcessMemory), kib_50_mb, 0.1);
-    let cpu_s = rows.map(|row| cell(&row, Metric::ProcessUtime) + cell(&row, Metric::ProcessStime));
+    let cpu_s = rows.each_ref().map(|row| cell(row, Metric::ProcessUtime) + cell(row, Metric::ProcessStime));
     assert!(cpu_s[0] > 1.0, "the job computes");
     assert_near(Metric::ProcessUtime, cpu_s, 0.25, 0.0);
     assert!(both(Metric::ProcessWrite)[0] >= 48.0 * 1_048_576.0, "the job writes");
@@ -123,7 +123,7 @@ fn both_backends_say_the_same_of_one_job_and_one_machine() {
     }
     assert!(both(Metric::DiskWrite)[0] >= 48.0 * 1_048_576.0, "the machine writes");
     assert_near(Metric::DiskWrite, both(Metric::DiskWrite), 0.0, 0.1);
-    let system_s = rows.map(|row| cell(&row, Metric::SystemUtime) + cell(&row, Metric::SystemStime));
+    let system_s = rows.each_ref().map(|row| cell(row, Metric::SystemUtime) + cell(row, Metric::SystemStime));
     assert_near(Metric::SystemUtime, system_s, 0.25, 0.0);
     // Processes come and go between two looks.
     assert_near(Metric::Processes, both(Metric::Processes), 5.0, 0.1);
@@ -177,7 +177,7 @@ fn the_portable_backend_leaves_no_figure_out_on_linux() {
         Metric::NetSent,
     ];
     let levels = Table::System.metrics().filter(|metric| !made_of_two.contains(metric));
-    let empty: Vec<_> = levels.filter(|metric| machine.levels[*metric as usize].is_none()).collect();
+    let empty: Vec<_> = levels.filter(|metric| machine.levels.get(*metric).is_none()).collect();
     assert_eq!(empty, []);
     assert!(machine.user_s.unwrap() > 0.0 && machine.system_s.unwrap() > 0.0);
     let own = sysinfo::process(&root, std::process::id(), true).unwrap();

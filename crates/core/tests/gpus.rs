@@ -25,7 +25,7 @@ const PROCESS: [Metric; 3] = [Metric::ProcessGpu, Metric::ProcessVram, Metric::P
 const SYSTEM: [Metric; 3] = [Metric::SystemGpu, Metric::SystemVram, Metric::SystemGpus];
 
 fn cells(row: &Row, metrics: [Metric; 3]) -> [Option<f64>; 3] {
-    metrics.map(|metric| row[metric as usize])
+    metrics.map(|metric| row.get(metric))
 }
 
 /// The three looks of a host, one reader for all.
@@ -45,6 +45,12 @@ fn amdgpu_has_the_machines_figures_and_a_client_that_two_processes_share_counts_
     // Client 7 once (512 MiB, 0.25 then 0.5 s of gfx), client 9 (128 MiB), and ROCm on the other GPU (4 GiB, 0.8).
     assert_eq!(cells(&first, PROCESS), [Some(1.05), Some(4_736.0), Some(2.0)]);
     assert_eq!(cells(&second, PROCESS), [Some(1.3), Some(4_736.0), Some(2.0)]);
+    // Each has its own columns, the one that has the memory that the job holds among them.
+    let of = |metric: Metric| [first.get_of_gpu(metric, 0), first.get_of_gpu(metric, 1)];
+    assert_eq!(of(Metric::GpuJobVram), [Some(640.0), Some(4_096.0)]);
+    assert_eq!(of(Metric::GpuJobUsage), [Some(0.25), Some(0.8)]);
+    assert_eq!(of(Metric::GpuPower), [Some(85.0), Some(200.5)]);
+    assert_eq!(of(Metric::GpuUsage), [Some(0.4), Some(0.8)]);
     // A stranger has its own client, and nothing of the job's.
     assert_eq!(cells(&rows("gpu-amdgpu", 102)[0], PROCESS), [Some(0.9), Some(1_024.0), Some(1.0)]);
 }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use resource_tracker::history::{Entry, History, Keep};
-use resource_tracker::metric::Metric;
+use resource_tracker::metric::Row;
 use resource_tracker::recording::{Head, Recording, gzip};
 
 const DIRECTORY: &str = "TEST_HISTORY_DIRECTORY";
@@ -38,7 +38,7 @@ fn writer() {
     let head = Recording::read(&original[..]).unwrap().head;
     let mut recording = Recording::new(Head { run: None, ..head });
     for number in 0..50 {
-        recording.push(&[Some(f64::from(number)); Metric::ALL.len()]);
+        recording.push(&Row::of(|_| Some(f64::from(number))));
     }
     for _ in 0..runs {
         let entry = Entry::new(&History::new_id(), &recording.head, recording.stats().ok());

@@ -175,8 +175,8 @@ fn what_the_recording_shows_is_what_the_kernel_files_say() {
         (ticks, written)
     };
     let (then, now) = (sum_of("000"), sum_of("001"));
-    let row = recorded_rows()[0];
-    let cell = |metric: Metric| row[metric as usize].unwrap();
+    let row = recorded_rows().remove(0);
+    let cell = |metric: Metric| row.get(metric).unwrap();
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let (cpu_s, written) = ((now.0 - then.0) as f64 / 100.0, (now.1 - then.1) as f64);
     assert!((cell(Metric::ProcessUtime) + cell(Metric::ProcessStime) - cpu_s).abs() < 1e-6);

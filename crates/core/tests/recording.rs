@@ -118,7 +118,13 @@ fn csv_and_snapshot_of_the_original_hold_the_same_rows() {
 #[test]
 fn rows_from_a_journal_make_the_same_file_as_frames_in_memory() {
     let mut recording = Recording::new(Head { run: Some(Run::default()), ..head(true, false) });
-    let rows: Vec<Row> = (0..5).map(|number| [Some(f64::from(number)); Metric::ALL.len()]).collect();
+    // A GPU from the second row on, and another in the fourth alone.
+    let row = |number: u32| {
+        let gpus = usize::from(number > 0) + usize::from(number == 3);
+        let each = [Some(f64::from(number)); Metric::PER_GPU.len()];
+        Row::of(|_| Some(f64::from(number))).with_gpus(vec![each; gpus])
+    };
+    let rows: Vec<Row> = (0..5).map(row).collect();
     for row in &rows {
         recording.push(row);
     }
@@ -129,8 +135,14 @@ fn rows_from_a_journal_make_the_same_file_as_frames_in_memory() {
         rows.iter().try_for_each(&mut *visit)
     })
     .unwrap();
-    assert_eq!(String::from_utf8(text).unwrap(), String::from_utf8(json_of(&recording)).unwrap());
+    assert_eq!(String::from_utf8(text.clone()).unwrap(), String::from_utf8(json_of(&recording)).unwrap());
     assert!(recording.system.is_none() && recording.rows() == 5 && replays == 2);
+    let again = Recording::read(&text[..]).unwrap();
+    let extra = again.extra.as_ref().unwrap();
+    let clock = |gpu| extra.metric_of_gpu(Metric::GpuClock, gpu).unwrap().iter().collect::<Vec<_>>();
+    assert_eq!(clock(0), [None, Some(1.0), Some(2.0), Some(3.0), Some(4.0)]);
+    assert_eq!(clock(1), [None, None, None, Some(3.0), None]);
+    assert_eq!(again, recording);
 }
 
 #[test]
@@ -297,9 +309,9 @@ fn a_small_file_that_claims_to_be_huge_is_refused_early() {
         refusal(&bomb(b"{\"process_metrics\":[{\"a\":1", b'0', 1)),
         "cannot load `FILE`: row 1 of `process_metrics` is longer than 131072 bytes"
     );
-    let columns: Vec<String> = (0..257).map(|number| format!("\"c{number}\":1")).collect();
+    let columns: Vec<String> = (0..513).map(|number| format!("\"c{number}\":1")).collect();
     let many = format!("{{\"extra_metrics\":[{{{}}}]}}", columns.join(","));
-    assert_eq!(refusal(many.as_bytes()), "cannot load `FILE`: `extra_metrics` has more than 256 columns");
+    assert_eq!(refusal(many.as_bytes()), "cannot load `FILE`: `extra_metrics` has more than 512 columns");
 }
 
 #[test]
@@ -331,7 +343,11 @@ fn any_cell() -> impl Strategy<Value = Option<f64>> {
 
 fn any_rows(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Row>> {
     let cells = proptest::collection::vec(any_cell(), Metric::ALL.len());
-    let row = cells.prop_map(|cells| std::array::from_fn(|at| cells[at]));
+    let row = (cells, 0_usize..3).prop_map(|(cells, gpus)| {
+        let (once, per_gpu) = cells.split_at(Metric::ONCE.len());
+        let each = per_gpu.try_into().expect("as many");
+        Row::of(|metric| once[metric as usize]).with_gpus(vec![each; gpus])
+    });
     proptest::collection::vec(row, count)
 }
 
@@ -343,7 +359,7 @@ prop_compose! {
         }
         // A column that no version of ours knows; without rows there is nothing to keep its name by.
         if let Some(name) = later.filter(|_| !rows.is_empty()) {
-            let cells = rows.iter().map(|row| row[0].unwrap_or(f64::NAN)).collect();
+            let cells = rows.iter().map(|row| row.cells()[0].unwrap_or(f64::NAN)).collect();
             frame.set(Column::new(format!("later {name}"), cells)).expect("a cell for each row");
         }
         frame

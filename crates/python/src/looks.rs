@@ -110,7 +110,7 @@ pub fn system_stats<'py>(py: Python<'py>, backend: Option<&str>) -> PyResult<Bou
 
 /// A whole number is an int, as the column's type says.
 fn set_cell(dict: &Bound<'_, PyDict>, metric: Metric, row: &Row) -> PyResult<()> {
-    let cell = row[metric as usize];
+    let cell = row.get(metric);
     match cell.filter(|_| metric.decimals() == 0) {
         #[expect(clippy::cast_possible_truncation, reason = "a count that the kernel gave, below 2^53")]
         Some(whole) => dict.set_item(metric.column(), whole as i64),

@@ -157,7 +157,7 @@ impl JsonLines {
     /// Appends one row.
     pub fn write(&self, out: &mut Vec<u8>, row: &Row) {
         out.push(b'{');
-        write_cells(out, self.keys.iter().map(|(metric, key)| (key, row[*metric as usize])));
+        write_cells(out, self.keys.iter().map(|(metric, key)| (key, row.get(*metric))));
         out.extend_from_slice(b"}\n");
     }
 }

@@ -65,7 +65,7 @@ impl SystemReading {
     pub(crate) fn new(mut snapshot: Snapshot, spaces: Vec<(String, DiskSpace)>) -> Self {
         snapshot.space = DiskSpace::total(spaces.iter().map(|(_, space)| *space));
         let mut levels = crate::diff::row(&Snapshot::default(), &snapshot, crate::diff::Rates::default());
-        levels[Metric::Elapsed as usize] = None;
+        levels.set(Metric::Elapsed, None);
         let sum = |of: fn(&Device) -> u64| snapshot.network.as_ref().map(|all| all.iter().map(of).sum());
         let name = |disk: &Device| String::from_utf8_lossy(&disk.name).into_owned();
         Self {

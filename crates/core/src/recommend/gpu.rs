@@ -163,10 +163,10 @@ mod tests {
     fn found(gpus: &[GpuFigures], usage: Option<f64>, vram_mib: f64, cpu: f64) -> Vec<String> {
         let scope = Scope { process: true, system: true, start_time: Some(0.0), interval_s: 1.0 };
         let mut summary = Summary::new(scope);
-        let mut row: Row = [None; Metric::ALL.len()];
-        row[Metric::ProcessGpu as usize] = usage;
-        row[Metric::ProcessVram as usize] = usage.map(|_| vram_mib);
-        row[Metric::ProcessCpu as usize] = Some(cpu);
+        let mut row = Row::default();
+        row.set(Metric::ProcessGpu, usage);
+        row.set(Metric::ProcessVram, usage.map(|_| vram_mib));
+        row.set(Metric::ProcessCpu, Some(cpu));
         summary.add(&row);
         let limits = Limits { cpu_cores: Some(4.0), memory_mb: None, gpus: Allowed::of(gpus) };
         findings(&summary, &limits).iter().map(ToString::to_string).collect()

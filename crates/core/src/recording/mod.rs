@@ -113,17 +113,17 @@ impl Recording {
         });
         let columns = || self.tables().chain(&self.extra).flat_map(Frame::columns);
         // The first table that has a timestamp gives it.
-        let cells: Vec<(Metric, &[f64])> = Metric::ALL
+        let cells: Vec<(Metric, &[f64])> = Metric::ONCE
             .iter()
             .filter_map(|metric| {
                 let column = columns().find(|column| column.metric() == Some(*metric))?;
                 Some((*metric, column.as_slice()))
             })
             .collect();
-        let mut row: Row = [None; Metric::ALL.len()];
+        let mut row = Row::default();
         for number in 0..self.rows() {
             for (metric, cells) in &cells {
-                row[*metric as usize] = cells.get(number).copied().filter(|cell| !cell.is_nan());
+                row.set(*metric, cells.get(number).copied().filter(|cell| !cell.is_nan()));
             }
             summary.add(&row);
         }

@@ -14,7 +14,7 @@ use crate::frame::{Column, Frame};
 use crate::metric::Table;
 
 /// Most columns of a table.
-pub(super) const MAX_COLUMNS: usize = 256;
+pub(super) const MAX_COLUMNS: usize = 512;
 
 /// The rows of one table while they come in.
 pub(super) struct Rows {

@@ -39,18 +39,29 @@ pub fn gzip<W: Write>(out: W) -> GzEncoder<W> {
 pub fn write_snapshot(out: &mut impl Write, head: &Head, replay: &mut Replay<'_>) -> io::Result<()> {
     let mut text = Text::new(out);
     text.head(head)?;
+    // Known from the tables before, when the extra one is written.
+    let mut gpus = 0;
     for table in Table::ALL {
         let on = match table {
             Table::Process => head.metadata.track_processes,
             Table::System => head.metadata.track_system,
-            Table::Every | Table::Extra => true,
+            Table::Every | Table::Extra | Table::Gpu => true,
         };
         text.open_table(table)?;
         if on {
             let metrics: Vec<Metric> = table.metrics().collect();
-            let keys: Vec<Key> =
+            let mut keys: Vec<Key> =
                 metrics.iter().map(|metric| Key::new(metric.column(), metric.decimals() == 0)).collect();
-            replay(&mut |row| text.row(keys.iter().zip(metrics.iter().map(|metric| row[*metric as usize]))))?;
+            if table == Table::Extra {
+                keys.extend((0..gpus).flat_map(Key::of_gpu));
+            }
+            replay(&mut |row| {
+                gpus = gpus.max(row.gpus.len());
+                let once = metrics.iter().map(|metric| row.get(*metric));
+                // A row may know fewer GPUs than a later one, and only the extra table has keys for them.
+                let each = row.gpus.iter().flatten().copied().chain(std::iter::repeat(None));
+                text.row(keys.iter().zip(once.chain(each)))
+            })?;
         }
         text.close_table()?;
     }
@@ -94,6 +105,13 @@ impl Key {
         let mut text = serde_json::Value::from(name).to_string().into_bytes();
         text.push(b':');
         Self { text, whole }
+    }
+
+    /// Those of one GPU in the extra table.
+    fn of_gpu(gpu: usize) -> impl Iterator<Item = Self> {
+        Metric::PER_GPU
+            .iter()
+            .map(move |metric| Self::new(&metric.column_of_gpu(gpu), metric.decimals() == 0))
     }
 }
 

@@ -16,6 +16,12 @@ use crate::human::Scale;
 /// A rate is taken over this long at least: what a job writes in its last 2 ms is no 500 MB/s.
 const SHORTEST_RATE_S: f64 = 0.1;
 
+/// Colours that the page has.
+const TONES: usize = 4;
+
+/// GPUs that a chart tells apart; the table has all of them.
+const MOST_GPUS: usize = 16;
+
 /// One chart.
 pub(super) struct Plot {
     pub(super) id: &'static str,
@@ -147,20 +153,48 @@ pub(super) fn plots(recording: &Recording, summary: &Summary, timeline: &Timelin
     let gpu = has_gpu(recording.head.server_info.as_ref(), summary);
     let wanted =
         PLOTS.iter().filter(|plot| gpu || !plot.lines.iter().any(|(metric, _)| GPU.contains(metric)));
-    wanted
-        .map(|plot| Plot {
-            id: plot.id,
-            title: plot.title,
-            scale: plot.scale,
-            lines: plot
-                .lines
-                .iter()
-                .filter_map(|(metric, tone)| line(recording, summary, timeline, *metric, *tone))
-                .collect(),
-            limits: limits(plot.id, recording, summary),
+    let mut plots = Vec::new();
+    for Definition { id, title, scale, lines } in wanted {
+        let lines =
+            lines.iter().filter_map(|(metric, tone)| line(recording, summary, timeline, *metric, *tone));
+        plots.push(Plot {
+            id,
+            title,
+            scale: *scale,
+            lines: lines.collect(),
+            limits: limits(id, recording, summary),
+        });
+        if *id == "gpu" {
+            plots.extend(each_gpu(recording, timeline));
+        }
+    }
+    plots.retain(|plot| !plot.lines.is_empty());
+    plots
+}
+
+/// The job on every GPU; one alone is in the chart of all.
+fn each_gpu(recording: &Recording, timeline: &Timeline) -> Option<Plot> {
+    let extra = recording.extra.as_ref()?;
+    let column = |gpu: usize| extra.metric_of_gpu(Metric::GpuJobUsage, gpu);
+    let gpus = (0..).map_while(column).take(MOST_GPUS);
+    let lines: Vec<Line> = gpus
+        .enumerate()
+        .filter_map(|(gpu, column)| {
+            let values = column.as_slice().get(..timeline.row_s.len())?.to_vec();
+            let (mean, max) = mean_and_max(&values, &timeline.row_s);
+            Some(Line {
+                name: format!("GPU {gpu} {}", Metric::GpuJobUsage.human_name()),
+                tone: gpu % TONES,
+                mean: Some(mean?),
+                max,
+                total: None,
+                peak_row: None,
+                series: Series { by_row: values, highs: Vec::new(), is_level: false },
+            })
         })
-        .filter(|plot| !plot.lines.is_empty())
-        .collect()
+        .collect();
+    let plot = Plot { id: "each-gpu", title: "GPU by GPU", scale: Scale::Cores, lines, limits: Vec::new() };
+    Some(plot).filter(|plot| plot.lines.len() > 1)
 }
 
 fn line(

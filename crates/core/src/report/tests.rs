@@ -27,18 +27,18 @@ fn recording(config: &Config, run: Run, rows: u32) -> Recording {
         Some(object(json!({"os": "linux", "vcpus": 4, "memory_mb": 8192.0, "cpu_limit": 2.0})));
     let mut recording = Recording::new(head);
     for number in 1..=rows {
-        let mut row: Row = [None; Metric::ALL.len()];
+        let mut row = Row::default();
         for metric in Metric::ALL {
-            row[*metric as usize] = Some(1.0);
+            row.set(*metric, Some(1.0));
         }
-        row[Metric::Timestamp as usize] = Some(START + f64::from(number));
-        row[Metric::ProcessMemory as usize] = Some(1024.0 * f64::from(number));
-        row[Metric::MemoryPeak as usize] = Some(1024.0 * f64::from(number));
+        row.set(Metric::Timestamp, Some(START + f64::from(number)));
+        row.set(Metric::ProcessMemory, Some(1024.0 * f64::from(number)));
+        row.set(Metric::MemoryPeak, Some(1024.0 * f64::from(number)));
         for gpu in [Metric::ProcessGpu, Metric::ProcessVram, Metric::ProcessGpus] {
-            row[gpu as usize] = Some(0.0);
+            row.set(gpu, Some(0.0));
         }
         for gpu in [Metric::SystemGpu, Metric::SystemVram, Metric::SystemGpus] {
-            row[gpu as usize] = Some(0.0);
+            row.set(gpu, Some(0.0));
         }
         recording.push(&row);
     }
@@ -208,7 +208,14 @@ fn the_gpu_has_charts_where_there_is_one() {
     for id in ["chart-gpu", "chart-gpus", "chart-vram"] {
         assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
     }
-    assert!(page.contains("2 Tesla T4, 30.0 GiB"));
+    assert!(page.contains("2 Tesla T4, 30.0 GiB") && !page.contains("chart-each-gpu"));
+    // Which of them the job left idle is seen where there are figures of each.
+    for row in 1..=3 {
+        let gpus = [0.75, 0.0].map(|share| [Some(share); Metric::PER_GPU.len()]);
+        recording.push(&Row::of(|_| Some(f64::from(row))).with_gpus(gpus.to_vec()));
+    }
+    let page = page_of(&recording, |_| {});
+    assert!(page.contains("id=\"chart-each-gpu\"") && page.contains("GPU 1 usage by the job"), "{page}");
 }
 
 #[test]
@@ -275,11 +282,11 @@ fn limits_and_the_peak_of_the_statistics_are_in_the_plot() {
 #[test]
 fn a_peak_between_two_readings_is_drawn_too() {
     let mut recording = recording(&Config::default(), finished(), 1);
-    let mut row: Row = [None; Metric::ALL.len()];
-    row[Metric::Timestamp as usize] = Some(START + 2.0);
-    row[Metric::ProcessCpu as usize] = Some(1.0);
-    row[Metric::ProcessMemory as usize] = Some(1024.0);
-    row[Metric::MemoryPeak as usize] = Some(8.0 * 1024.0);
+    let mut row = Row::default();
+    row.set(Metric::Timestamp, Some(START + 2.0));
+    row.set(Metric::ProcessCpu, Some(1.0));
+    row.set(Metric::ProcessMemory, Some(1024.0));
+    row.set(Metric::MemoryPeak, Some(8.0 * 1024.0));
     recording.push(&row);
     let page = page_of(&recording, |_| {});
     let memory = page.split("id=\"chart-memory\"").nth(1).unwrap().split("</figure>").next().unwrap();

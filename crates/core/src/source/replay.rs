@@ -59,6 +59,7 @@ pub fn rows(folder: &Path, pid: u32, config: &Config) -> Result<Vec<Row>, Replay
     let (mut process, mut system) = (Usage::default(), Usage::default());
     let mut rows = Vec::new();
     let mut gpus: Option<gpu::Reader> = None;
+    let mut figures = gpu::Figures::default();
     for (number, tick) in ticks.iter().enumerate() {
         let root = Arc::new(Root::recorded(tick)?);
         let mut after = Snapshot::default();
@@ -76,7 +77,9 @@ pub fn rows(folder: &Path, pid: u32, config: &Config) -> Result<Vec<Row>, Replay
         if let Some(gpus) = &mut gpus {
             let members = job.members().iter().map(|member| member.pid).collect();
             let question = gpu::Question { members, root_pid: Some(pid) };
-            after.gpu = GpuState::Read(Arc::new(gpus.read(&root, &question, after.at)));
+            let reading = gpus.read(&root, &question, after.at);
+            after.each_gpu = figures.add(&reading, 1.0);
+            after.gpu = GpuState::Read(Arc::new(reading));
         }
         job.start_interval();
         let within = Within::at(after.at.monotonic_ns);

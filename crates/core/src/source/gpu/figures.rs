@@ -1,11 +1,13 @@
 //! Running figures of every single GPU over a run, in constant memory.
 //!
-//! In:  a reading a row. Out: [`GpuFigures`], which a recording keeps under `run.gpus`.
-//! Not here: the columns, which are sums over all GPUs (`diff`).
+//! In:  a reading a row. Out: [`GpuFigures`], which a recording keeps under `run.gpus`, and each row's cells of every
+//! GPU in the same order, whichever of them a driver lists that time.
+//! Not here: the columns that are sums over all GPUs (`diff`).
 
 use serde::{Deserialize, Serialize};
 
 use super::{Gpu, GpuReading};
+use crate::metric::{GpuCells, Metric};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -57,11 +59,17 @@ pub struct GpuFigures {
     pub clock_mean_mhz: Option<f64>,
 }
 
+/// GPUs that a recording has figures of: whoever names others in each answer must not fill our memory.
+const MOST_GPUS: usize = 64;
+
 /// Figures while they come in.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    gpus: Vec<(Gpu, [Level; 7])>,
+    gpus: Vec<(Gpu, Levels)>,
 }
+
+/// Those of one GPU, in the order of [`Metric::PER_GPU`].
+type Levels = [Level; Metric::PER_GPU.len()];
 
 /// Mean and maximum of one figure.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,31 +94,32 @@ impl Level {
 }
 
 impl Figures {
-    /// Counts a row of this length in.
-    pub fn add(&mut self, reading: &GpuReading, row_s: f64) {
+    /// Counts a row of this length in, and gives its cells.
+    pub fn add(&mut self, reading: &GpuReading, row_s: f64) -> Vec<GpuCells> {
+        let mut row = self.unread();
         for gpu in &reading.gpus {
             let at = self.gpus.iter().position(|(known, _)| known.id == gpu.id && known.name == gpu.name);
-            let at = at.unwrap_or_else(|| {
-                self.gpus.push((gpu.clone(), [Level::default(); 7]));
-                self.gpus.len() - 1
-            });
-            let Some((known, levels)) = self.gpus.get_mut(at) else { continue };
+            let at = at.unwrap_or(self.gpus.len());
+            if at == self.gpus.len() && at < MOST_GPUS {
+                self.gpus.push((gpu.clone(), Levels::default()));
+                row.push(GpuCells::default());
+            }
+            let Some(((known, levels), row)) = self.gpus.get_mut(at).zip(row.get_mut(at)) else { continue };
             known.is_allowed = gpu.is_allowed;
             known.job.is_estimate |= gpu.job.is_estimate;
             known.vram_total_bytes = gpu.vram_total_bytes.or(known.vram_total_bytes);
-            let values = [
-                gpu.usage,
-                gpu.job.usage,
-                gpu.vram_used_bytes.map(mib),
-                gpu.job.vram_bytes.map(mib),
-                gpu.power_w,
-                gpu.temperature_c,
-                gpu.clock_mhz,
-            ];
-            for (level, value) in levels.iter_mut().zip(values) {
-                level.add(value, row_s);
+            *row = cells(gpu);
+            for (level, cell) in levels.iter_mut().zip(row) {
+                level.add(*cell, row_s);
             }
         }
+        row
+    }
+
+    /// The cells of a row in which no driver answered.
+    #[must_use]
+    pub fn unread(&self) -> Vec<GpuCells> {
+        vec![GpuCells::default(); self.gpus.len()]
     }
 
     /// The figures so far, rounded as a recording keeps them.
@@ -118,7 +127,7 @@ impl Figures {
     pub fn all(&self) -> Vec<GpuFigures> {
         let share = |value: Option<f64>| value.map(|value| (value * 1e4).round() / 1e4);
         let level = |value: Option<f64>| value.map(|value| (value * 100.0).round() / 100.0);
-        let figures = |(gpu, levels): &(Gpu, [Level; 7])| {
+        let figures = |(gpu, levels): &(Gpu, Levels)| {
             let [usage, job_usage, vram, job_vram, power, temperature, clock] = levels;
             GpuFigures {
                 name: gpu.name.clone(),
@@ -140,6 +149,19 @@ impl Figures {
         };
         self.gpus.iter().map(figures).collect()
     }
+}
+
+/// In the order of [`Metric::PER_GPU`].
+fn cells(gpu: &Gpu) -> GpuCells {
+    [
+        gpu.usage,
+        gpu.job.usage,
+        gpu.vram_used_bytes.map(mib),
+        gpu.job.vram_bytes.map(mib),
+        gpu.power_w,
+        gpu.temperature_c,
+        gpu.clock_mhz,
+    ]
 }
 
 #[expect(clippy::cast_precision_loss, reason = "exact below 2^53 bytes")]
@@ -167,11 +189,27 @@ mod tests {
         figures.add(&reading(vec![gpu("a", Some(0.1), 90), gpu("b", None, 2)]), 3.0);
         let all = figures.all();
         let [a, b] = all.as_slice() else { panic!("{all:?}") };
+        // A driver that lists the second alone does not make it the first, and what it never listed is unknown.
+        let row = figures.add(&reading(vec![gpu("b", None, 2), gpu("c", Some(1.0), 0)]), 0.0);
+        let usage = row.iter().map(|cells| (cells[0], cells[3])).collect::<Vec<_>>();
+        assert_eq!(usage, [(None, None), (None, Some(2.0)), (Some(1.0), Some(0.0))]);
+        let row = figures.add(&reading(Vec::new()), 0.0);
+        assert_eq!(row, vec![GpuCells::default(); 3]);
         assert_eq!((a.usage_mean, a.usage_max, a.job_vram_max_mib), (Some(0.2), Some(0.5), Some(90.0)));
         assert_eq!((b.usage_mean, b.job_vram_max_mib, b.estimated), (None, Some(2.0), true));
         assert_eq!(
             serde_json::to_string(b).unwrap(),
             r#"{"name":"","id":"b","allowed":true,"estimated":true,"job_usage_mean":0.0,"job_usage_max":0.0,"job_vram_max_mib":2.0}"#
         );
+    }
+
+    #[test]
+    fn a_driver_that_names_others_each_time_does_not_fill_our_memory() {
+        let mut figures = Figures::default();
+        for number in 0..1000 {
+            let gpus = vec![Gpu { id: number.to_string(), ..Gpu::default() }];
+            figures.add(&GpuReading { gpus, ..GpuReading::default() }, 1.0);
+        }
+        assert_eq!((figures.all().len(), figures.unread().len()), (MOST_GPUS, MOST_GPUS));
     }
 }

@@ -1,12 +1,13 @@
 //! GPUs beside the rows: when to ask for them, which answer belongs to which row, and what comes of all answers.
 //!
-//! In:  the moments of ticks and looks, and the job's processes. Out: a [`GpuState`] a row, figures of every GPU,
-//! notes. Never waits, but for looks by hand.
+//! In:  the moments of ticks and looks, and the job's processes. Out: a [`GpuState`] a row and the cells of every GPU,
+//! figures over all rows, notes. Never waits, but for looks by hand.
 
 use std::time::Duration;
 
 use super::{Figures, GpuFigures, GpuState, Gpus, Question};
 use crate::grid::Tick;
+use crate::metric::GpuCells;
 
 /// So long before a tick GPUs are asked: a driver with many of them takes tens of milliseconds.
 const ASK_BEFORE_NS: u64 = 50_000_000;
@@ -72,27 +73,34 @@ impl Watch {
     }
 
     /// What is known for a row between two moments; adds to `notes` what there is to say about it.
-    pub fn read(&mut self, since_ns: u64, now_ns: u64, is_end: bool, notes: &mut Vec<String>) -> GpuState {
+    pub fn read(
+        &mut self,
+        since_ns: u64,
+        now_ns: u64,
+        is_end: bool,
+        notes: &mut Vec<String>,
+    ) -> (GpuState, Vec<GpuCells>) {
         let state = if is_end {
             self.gpus.last(self.interval_ns, now_ns)
         } else {
             self.gpus.latest(since_ns, now_ns)
         };
-        match &state {
+        let cells = match &state {
             GpuState::Read(reading) => {
                 let row_s = Duration::from_nanos(now_ns.saturating_sub(since_ns)).as_secs_f64();
-                self.figures.add(reading, row_s);
                 notes.extend(reading.notes.iter().cloned());
+                self.figures.add(reading, row_s)
             }
             GpuState::Silent if self.gpus.waiting_ns(now_ns).is_some_and(|ns| ns >= LATE_NS) => {
                 notes.push(
                     "GPU: the driver did not answer in time, so that the GPU cells of some rows are empty"
                         .to_owned(),
                 );
+                self.figures.unread()
             }
-            GpuState::Silent | GpuState::Absent => {}
-        }
-        state
+            GpuState::Silent | GpuState::Absent => self.figures.unread(),
+        };
+        (state, cells)
     }
 
     /// What each GPU did so far.
