@@ -30,6 +30,7 @@ fn measure(kind: &str, seconds: &str, user: u32, options: &[&str]) -> Measured {
     let jobs = folder.path().join("jobs.py");
     std::fs::copy(JOBS, &jobs).unwrap();
     let truth = Truth::new(user);
+    let stolen_before_s = stolen_s();
     let csv = folder.path().join("rows.csv");
     let mut command = tracker(folder.path());
     command
@@ -48,10 +49,17 @@ fn measure(kind: &str, seconds: &str, user: u32, options: &[&str]) -> Measured {
     let reported = sum(&csv, "process_utime") + sum(&csv, "process_stime");
     let ratio = reported / truth.cpu_s();
     println!(
-        "{kind:<20} uid {user:<6} {options:?} reported {reported:.3} s, true {:.3} s, ratio {ratio:.4}",
-        truth.cpu_s()
+        "{kind:<20} uid {user:<6} {options:?} reported {reported:.3} s, true {:.3} s, ratio {ratio:.4}, {:.2} s stolen",
+        truth.cpu_s(),
+        stolen_s() - stolen_before_s,
     );
     Measured { ratio, csv, stderr: String::from_utf8(output.stderr).unwrap() }
+}
+
+/// What the hypervisor has taken from this machine.
+fn stolen_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    stat.split_ascii_whitespace().nth(8).unwrap().parse::<f64>().unwrap() / 100.0
 }
 
 fn assert_between(low: f64, value: f64, high: f64, what: &str) {

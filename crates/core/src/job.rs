@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::config::{Config, CpuSource};
-use crate::counter::{self, TreeCounter};
+use crate::counter::{self, Stolen, TreeCounter};
 use crate::diff::Within;
 use crate::error::SourceError;
 pub use crate::follow::Sampler;
@@ -15,7 +15,7 @@ use crate::ledger::{Account, Ledger, Reaped, Totals};
 use crate::memory::Memory;
 use crate::reading;
 use crate::root::Root;
-use crate::snapshot::{CpuTime, JobReading, Moment, Snapshot};
+use crate::snapshot::{CpuTime, JobReading, MachineCpu, Moment, Snapshot};
 use crate::source::procfs::{parse_pid_io, parse_pid_stat};
 use crate::sys::Ended;
 use crate::tree::{Member, Tree, pid_path};
@@ -128,6 +128,7 @@ pub struct Job {
     /// What had been seen when the recording began, and what the counter showed then.
     seen_before_ns: u64,
     counted_before_ns: u64,
+    stolen: Stolen,
     spent_ns: u64,
     accounts: Vec<Account>,
     buffer: Vec<u8>,
@@ -161,6 +162,7 @@ impl Job {
             counter: counter.filter(|_| config.children),
             seen_before_ns: 0,
             counted_before_ns: 0,
+            stolen: Stolen::default(),
             spent_ns: 0,
             accounts: Vec::new(),
             buffer: Vec::new(),
@@ -177,6 +179,7 @@ impl Job {
         self.counter = counter.filter(|_| self.with_children);
         self.seen_before_ns = self.ledger.totals().cpu_ns;
         self.counted_before_ns = self.counter.as_ref().and_then(|counter| counter.read_ns(root)).unwrap_or(0);
+        self.stolen = Stolen::default();
         self.spent_ns = 0;
         self.start_interval();
     }
@@ -260,18 +263,22 @@ impl Job {
         if self.is_root_alive() {
             self.memory.look(root, self.tree.members(), snapshot.at.monotonic_ns);
         }
-        Ok(self.reading(root))
+        Ok(self.reading(root, snapshot.cpu))
     }
 
     /// The counter misses nobody but may miss the end of a process, where the kernel takes its memory down: it is
     /// read before that on some kernels. What was seen misses nothing of the processes that were waited for. Neither
-    /// counts anything twice, so the larger is nearer to the truth.
-    fn cpu_time(&mut self, root: &Root) -> CpuTime {
+    /// counts anything twice, so the larger is nearer to the truth, once what the hypervisor took is off the counter.
+    fn cpu_time(&mut self, root: &Root, machine: Option<MachineCpu>) -> CpuTime {
         let seen_ns = self.ledger.totals().cpu_ns.saturating_sub(self.seen_before_ns);
         let begin_ns = Moment::now().monotonic_ns;
         let counted_ns = self.counter.as_ref().and_then(|counter| counter.read_ns(root));
         let counted_ns = counted_ns.map(|ns| ns.saturating_sub(self.counted_before_ns));
-        self.spent_ns = self.spent_ns.max(seen_ns).max(counted_ns.unwrap_or(0));
+        let own_ns = counted_ns.map(|ns| {
+            let counts_stolen_time = self.counter.as_ref().is_some_and(TreeCounter::counts_stolen_time);
+            if counts_stolen_time { self.stolen.take_off(ns, seen_ns, begin_ns, machine) } else { ns }
+        });
+        self.spent_ns = self.spent_ns.max(seen_ns).max(own_ns.unwrap_or(0));
         let is_continuous = self.counter.as_ref().is_some_and(TreeCounter::is_continuous);
         CpuTime {
             spent_ns: self.spent_ns,
@@ -282,8 +289,8 @@ impl Job {
         }
     }
 
-    fn reading(&mut self, root: &Root) -> JobReading {
-        let cpu = self.cpu_time(root);
+    fn reading(&mut self, root: &Root, machine: Option<MachineCpu>) -> JobReading {
+        let cpu = self.cpu_time(root, machine);
         let alive = || self.tree.members().iter().filter(|member| !member.stat.is_zombie());
         let level = self.memory.level();
         let totals = self.ledger.totals();
