@@ -38,6 +38,7 @@ mod share;
 #[cfg(target_os = "linux")]
 mod visible;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
@@ -247,8 +248,24 @@ fn remembered() -> Option<Arc<GpuReading>> {
 /// The thread for single looks, kept from one to the next; of this process, not of the one that forked it.
 static SHARED: Mutex<Option<(u32, Arc<Gpus>)>> = Mutex::new(None);
 
-fn shared() -> Option<Arc<Gpus>> {
+/// When this machine was last seen to have no GPU, by the monotonic clock. Four lookups a look are a sixth of what a
+/// look at one small process costs, and no driver is loaded within a second of its device file.
+static ABSENT_AT_NS: AtomicU64 = AtomicU64::new(0);
+
+/// For how long that is believed.
+const ABSENT_FOR_NS: u64 = 1_000_000_000;
+
+fn shared(root: &Root) -> Option<Arc<Gpus>> {
+    let now_ns = Moment::now().monotonic_ns;
+    let absent_at_ns = ABSENT_AT_NS.load(Ordering::Relaxed);
+    if absent_at_ns != 0 && now_ns.saturating_sub(absent_at_ns) < ABSENT_FOR_NS {
+        return None;
+    }
     let open = || {
+        if Reader::open(root, false).is_none() {
+            ABSENT_AT_NS.store(now_ns, Ordering::Relaxed);
+            return None;
+        }
         let root = Root::host_as_guest().ok()?;
         Gpus::open(&Arc::new(root), false).map(Arc::new)
     };
@@ -271,7 +288,7 @@ pub fn look(root: &Root, question: &Question) -> GpuState {
             GpuState::Read(Arc::new(reader.read(root, question, Moment::default())))
         });
     }
-    shared().map_or(GpuState::Absent, |gpus| gpus.ask_and_wait(question.clone(), LOOK_WAIT))
+    shared(root).map_or(GpuState::Absent, |gpus| gpus.ask_and_wait(question.clone(), LOOK_WAIT))
 }
 
 /// Whether a driver that was not heard before is waited for.
