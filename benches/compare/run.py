@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Accuracy and cost beside the peers that are installed, as the table of the README.
 
-    benches/compare/run.py [--peers PYTHON]
+    benches/compare/run.py [--peers PYTHON] [--port PROGRAM]
 
 PYTHON is an interpreter that has psutil, the original package (resource-tracker 0.4.2) and denet, or some of them; by
-default a virtual environment in target/peers, which is made where it can be. One sample a second for all. The truth is
-a cpuacct group of the kernel's that holds the job alone; what the tracker itself spends is a group that holds the
-tracker alone. Needs root and cgroup version 1.
+default a virtual environment in target/peers. PROGRAM is the original's port to Rust (the crate resource-tracker
+0.1.18), by default in target/port. Both are made where they can be. One sample a second for all. The truth is a cpuacct
+group of the kernel's that holds the job alone; what the tracker itself spends is a group that holds the tracker alone.
+Needs root and cgroup version 1.
 """
 
 from __future__ import annotations
@@ -69,6 +70,21 @@ def peer(python: str, name: str):
     return wrap
 
 
+def port(program: str):
+    """A row a line, of which the first is before the job."""
+
+    def wrap(job: list[str]):
+        def reported(_: str) -> float | None:
+            rows = [json.loads(line)["cpu"] for line in rows_file.read_text().splitlines()]
+            return sum(row["process_utime_secs"] + row["process_stime_secs"] for row in rows)
+
+        rows_file.unlink(missing_ok=True)
+        return [program, "--interval", "1", "--output", str(rows_file), "--", *job], reported
+
+    rows_file = ROOT / "target/port-rows.jsonl"
+    return wrap
+
+
 def measure(tracker, job: list[str]) -> tuple[float | None, float, float]:
     """Reported CPU seconds, true ones, and those of the tracker."""
     truth, own = Group("job"), Group("tracker")
@@ -80,6 +96,15 @@ def measure(tracker, job: list[str]) -> tuple[float | None, float, float]:
     finally:
         truth.remove()
         own.remove()
+
+
+def ported(given: str | None) -> str | None:
+    """The port, where it can be had."""
+    program = Path(given) if given else ROOT / "target/port/bin/resource-tracker"
+    if not program.exists():
+        wanted = ["cargo", "install", "--quiet", "--locked", "--root", str(ROOT / "target/port"), "resource-tracker@0.1.18"]
+        subprocess.run(wanted, check=False, cwd="/")
+    return str(program) if program.exists() else None
 
 
 def environment(given: str | None) -> str:
@@ -99,9 +124,13 @@ def environment(given: str | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers")
-    python = environment(parser.parse_args().peers)
+    parser.add_argument("--port")
+    given = parser.parse_args()
+    python, program = environment(given.peers), ported(given.port)
     known = subprocess.run([python, str(PEERS), "list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     trackers = {"this": ours, **{name: peer(python, name) for name in known}}
+    if program:
+        trackers["its Rust port"] = port(program)
     print(f"| reported / true CPU time | {' | '.join(trackers)} |")
     print(f"|---|{'---|' * len(trackers)}")
     for title, kind in KINDS:
