@@ -11,10 +11,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use resource_tracker::recording::Recording;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
 use support::{BIN, open_folder, text};
 
@@ -77,6 +80,43 @@ struct Run {
     output: Output,
     recording: Recording,
     took: Duration,
+    /// How long the machine itself held somebody up who wanted nothing but to wake up in time.
+    machine_late: Duration,
+}
+
+/// Wakes up on each CPU as a tracker does, and adds up by how much that was too late.
+struct Watcher {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Duration>>,
+}
+
+impl Watcher {
+    fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let cpus = thread::available_parallelism().unwrap().get();
+        let watch = |cpu: usize| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                let mut only = CpuSet::new();
+                only.set(cpu);
+                // On a machine whose CPUs are numbered otherwise it watches wherever it is.
+                let _ = sched_setaffinity(None, &only);
+                let (nap, mut late) = (Duration::from_millis(20), Duration::ZERO);
+                while !stop.load(Ordering::Relaxed) {
+                    let began = Instant::now();
+                    thread::sleep(nap);
+                    late += began.elapsed().saturating_sub(2 * nap);
+                }
+                late
+            })
+        };
+        Self { threads: (0..cpus).map(watch).collect(), stop }
+    }
+
+    fn stop(self) -> Duration {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.into_iter().map(|watcher| watcher.join().unwrap()).max().unwrap_or_default()
+    }
 }
 
 impl Host<'_> {
@@ -112,11 +152,11 @@ impl Host<'_> {
         let mut command = self.command(home.path());
         command.args(["run", "-i", interval, "-q", "-o"]).arg(&file).args(["--", "sh", "-c", line]);
         command.env("PROCESSES", home.path().join("processes"));
-        let began = Instant::now();
+        let (watcher, began) = (Watcher::start(), Instant::now());
         let output = command.output().unwrap();
-        let took = began.elapsed();
+        let (took, machine_late) = (began.elapsed(), watcher.stop());
         assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-        Run { recording: Recording::load(&file).unwrap(), output, took }
+        Run { recording: Recording::load(&file).unwrap(), output, took, machine_late }
     }
 }
 
@@ -130,12 +170,18 @@ impl Run {
         frame.as_ref().unwrap().column(name).unwrap().iter().collect()
     }
 
-    /// The three GPU cells of the row in the middle of the run.
+    /// The row in the middle of those for which the driver answered, or of all where it never did.
+    fn middle_row(&self) -> usize {
+        let extra = self.recording.extra.as_ref().unwrap();
+        let clock = extra.column("gpu0_clock").ok();
+        let answered = |row: &usize| clock.is_none_or(|clock| clock.get(*row).is_some());
+        let rows: Vec<usize> = (0..extra.len()).filter(answered).collect();
+        rows[rows.len() / 2]
+    }
+
+    /// The three GPU cells of that row.
     fn middle(&self, table: &str) -> [Option<f64>; 3] {
-        ["gpu_usage", "gpu_vram", "gpu_utilized"].map(|name| {
-            let column = self.column(table, name);
-            column[column.len() / 2]
-        })
+        ["gpu_usage", "gpu_vram", "gpu_utilized"].map(|name| self.column(table, name)[self.middle_row()])
     }
 
     fn notes(&self) -> Vec<String> {
@@ -150,9 +196,15 @@ impl Run {
         self.column("extra", "missed_ticks").into_iter().flatten().sum()
     }
 
-    /// A driver that holds a tick up does so for twenty of them; a busy machine, for one or two.
+    /// Ticks of 0.25 s that the machine itself may have cost; none where it was on time.
+    fn forgiven_ticks(&self) -> usize {
+        usize::try_from(self.machine_late.as_millis().div_ceil(250)).unwrap()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a handful")]
     fn assert_ticks_on_time(&self) {
-        assert!(self.missed() <= 3.0, "{} ticks missed", self.missed());
+        let forgiven = self.forgiven_ticks();
+        assert!(self.missed() <= forgiven as f64, "{} ticks missed, {forgiven} forgiven", self.missed());
     }
 
     fn assert_noted(&self, part: &str) {
@@ -188,10 +240,8 @@ fn one_four_and_eight_gpus_give_the_machines_columns_and_the_jobs() {
         assert_eq!((first.power_mean_w, first.temperature_max_c), (Some(100.5), Some(40.0)));
         assert_eq!((first.clock_mean_mhz, first.vram_total_mib), (Some(1500.0), Some(16384.0)));
         assert!(first.job_usage_max.unwrap() >= 0.3 && first.allowed && !first.estimated);
-        let of_gpu = |gpu: u32, name: &str| {
-            let column = run.column("extra", &format!("gpu{gpu}_{name}"));
-            column[column.len() / 2]
-        };
+        let of_gpu =
+            |gpu: u32, name: &str| run.column("extra", &format!("gpu{gpu}_{name}"))[run.middle_row()];
         for gpu in 0..count {
             let n = f64::from(gpu + 1);
             let expected = [SOME(n / 10.0), SOME(n * 1000.0), SOME(1500.0), SOME(99.5 + n), SOME(39.0 + n)];
@@ -264,18 +314,16 @@ fn a_driver_that_hangs_for_five_seconds_delays_no_tick_and_the_recording_says_wh
     let host = Host { stub: &stub, ..Host::default() };
     let run = host.run("0.25", "echo 0 $$ 500 30 > $PROCESSES; sleep 8");
     let usage = run.column("system", "gpu_usage");
+    let forgiven = run.forgiven_ticks();
     run.assert_ticks_on_time();
-    assert!((28..=34).contains(&usage.len()), "{} rows", usage.len());
+    assert!((31 - forgiven..=34).contains(&usage.len()), "{} rows", usage.len());
     let elapsed = run.column("extra", "elapsed");
     let longest = elapsed[1..elapsed.len() - 1].iter().flatten().copied().fold(0.0, f64::max);
-    assert!(longest < 1.1, "a row of {longest} s");
+    assert!(longest < 0.4 + run.machine_late.as_secs_f64(), "a row of {longest} s");
     let empty = usage.iter().filter(|cell| cell.is_none()).count();
-    assert!((14..=22).contains(&empty), "{usage:?}");
-    assert_eq!(
-        (usage[1], usage[usage.len() - 2]),
-        (SOME(0.1), SOME(0.1)),
-        "before it and after it: {usage:?}"
-    );
+    assert!((17 - forgiven..=22 + forgiven).contains(&empty), "{usage:?}");
+    let (before, after) = (&usage[..8], &usage[usage.len() - 6..]);
+    assert!(before.contains(&SOME(0.1)) && after.contains(&SOME(0.1)), "before it and after it: {usage:?}");
     assert_eq!(run.column("process", "gpu_vram")[10], None);
     assert_eq!(run.column("extra", "gpu0_usage"), usage, "the only GPU is all of them");
     assert!(run.column("process", "memory").iter().all(Option::is_some), "other cells are as ever");
@@ -288,7 +336,7 @@ fn a_driver_that_hangs_at_its_start_holds_up_neither_the_job_nor_its_end() {
     let run = Host { stub: &stub, ..Host::default() }.run("0.25", "sleep 0.6");
     assert!(run.column("system", "gpu_usage").iter().all(Option::is_none));
     assert_eq!(run.server("gpu_count"), Value::Null, "unknown, not 0");
-    assert!(run.took < Duration::from_secs(4), "{:?}", run.took);
+    assert!(run.took < Duration::from_millis(1500) + run.machine_late, "{:?}", run.took);
     assert!(text(&run.output).starts_with("exit status: 0"));
 }
 
@@ -385,8 +433,9 @@ fn an_nvidia_smi_that_dies_is_started_again_after_a_rest_and_never_once_a_row() 
     fake_smi(folder.path(), "say()\nif start > 1:\n    while True:\n        say()");
     let run = with_smi(folder.path(), &[]).run("0.25", "sleep 7");
     let usage = run.column("system", "gpu_usage");
-    assert_eq!(usage[usage.len() - 2], SOME(0.42), "{usage:?}");
-    assert!(usage[2..].contains(&None), "while it was dead its cells were empty: {usage:?}");
+    let dead =
+        2 + usage[2..].iter().position(Option::is_none).expect("while it was dead its cells were empty");
+    assert!(usage[dead..].contains(&SOME(0.42)), "{usage:?}");
     assert_eq!(starts(folder.path()).len(), 2);
     run.assert_noted("`nvidia-smi` ended, and is started again");
     run.assert_ticks_on_time();
