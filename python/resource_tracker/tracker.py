@@ -182,7 +182,7 @@ class ResourceTracker:
 
     @property
     def extra_metrics(self) -> TinyDataFrame:
-        """What goes beyond the two tables above: peaks, pressure, limits, our own cost."""
+        """What goes beyond the two tables above: peaks, pressure, limits, our own cost, every GPU."""
         return self._table("extra_metrics")
 
     def _table(self, name: str) -> TinyDataFrame:

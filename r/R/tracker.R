@@ -208,7 +208,8 @@ ResourceTracker <- R6Class("ResourceTracker",
     #' @field process_metrics A data frame with a row per sample of the process and its descendants.
     process_metrics = function(value) read_only("process_metrics", value, private$table("process_metrics")),
 
-    #' @field extra_metrics A data frame with what goes beyond the two above: peaks, pressure, limits, our own cost.
+    #' @field extra_metrics A data frame with what goes beyond the two above: peaks, pressure, limits, our own cost,
+    #'   every GPU.
     extra_metrics = function(value) read_only("extra_metrics", value, private$table("extra_metrics")),
 
     #' @field server_info The machine, and whether it seems to be this job's alone; `NULL` when it is not looked at.
