@@ -149,37 +149,28 @@ impl TreeCounter {
 /// What the hypervisor took from the machine while a counter went on.
 ///
 /// A task's clock runs while the task has a CPU, also while the hypervisor has given that CPU to another machine; the
-/// kernel's own accounts leave that time out. How much was taken from the machine is known, from whom is not: part of
-/// it fell into the job's time, part into moments in which a CPU was about to wake up for anybody.
+/// kernel's own accounts leave that time out. How much was taken from the machine is known, from whom is not.
 #[derive(Debug, Default)]
 pub struct Stolen {
-    /// Moment and stolen time of the first reading.
-    since: Option<(u64, u64)>,
+    since: Option<MachineCpu>,
 }
 
 impl Stolen {
     /// What of `counted_ns` was the job's own, when its processes are known to have spent `seen_ns`.
     ///
     /// A difference that stolen time can explain is taken for that. What is more must be processes that nobody saw: then
-    /// stolen time is the job's by its part of all CPUs' time, an estimate.
-    pub fn take_off(
-        &mut self,
-        counted_ns: u64,
-        seen_ns: u64,
-        at_ns: u64,
-        machine: Option<MachineCpu>,
-    ) -> u64 {
-        let Some((steal_ns, cpus)) = machine.and_then(|cpu| Some((cpu.steal_ns?, cpu.cpus))) else {
-            return counted_ns;
-        };
-        let (since_ns, stolen_before_ns) = *self.since.get_or_insert((at_ns, steal_ns));
-        let stolen_ns = steal_ns.saturating_sub(stolen_before_ns);
+    /// the job lost by its part of what wanted a CPU, an estimate.
+    pub fn take_off(&mut self, counted_ns: u64, seen_ns: u64, machine: Option<MachineCpu>) -> u64 {
+        let Some(now) = machine else { return counted_ns };
+        let then = *self.since.get_or_insert(now);
+        let stolen_ns = now.steal_ns.zip(then.steal_ns).map_or(0, |(now, then)| now.saturating_sub(then));
         if seen_ns >= counted_ns.saturating_sub(stolen_ns) {
             return counted_ns.min(seen_ns);
         }
-        let all_ns = u128::from(at_ns.saturating_sub(since_ns)) * u128::from(cpus);
-        let part = u128::from(stolen_ns) * u128::from(counted_ns) / all_ns.max(1);
-        counted_ns.saturating_sub(u64::try_from(part).unwrap_or(u64::MAX).min(stolen_ns))
+        let taken_ns = now.taken_ns.saturating_sub(then.taken_ns);
+        let wanted_ns = now.busy_ns().saturating_sub(then.busy_ns()).saturating_add(stolen_ns);
+        let part = u128::from(taken_ns) * u128::from(counted_ns) / u128::from(wanted_ns.max(1));
+        counted_ns.saturating_sub(u64::try_from(part).unwrap_or(u64::MAX).min(taken_ns))
     }
 }
 
@@ -189,23 +180,24 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn machine(steal_ns: u64) -> MachineCpu {
-        MachineCpu { steal_ns: Some(steal_ns), cpus: 2, ..MachineCpu::default() }
+    #[expect(clippy::unnecessary_wraps, reason = "as it is asked for")]
+    fn machine(busy_ns: u64, steal_ns: u64, taken_ns: u64) -> Option<MachineCpu> {
+        Some(MachineCpu { user_ns: busy_ns, steal_ns: Some(steal_ns), taken_ns, ..MachineCpu::default() })
     }
 
-    /// Ten seconds in which two were stolen.
-    fn after_ten_seconds(counted_ns: u64, seen_ns: u64) -> u64 {
+    /// CPUs were at work for 7 s and kept from it for 2 s; another second was stolen from nobody.
+    fn after_a_while(counted_ns: u64, seen_ns: u64) -> u64 {
         let mut stolen = Stolen::default();
-        assert_eq!(stolen.take_off(0, 0, SECOND, Some(machine(7 * SECOND))), 0);
-        stolen.take_off(counted_ns, seen_ns, 11 * SECOND, Some(machine(9 * SECOND)))
+        assert_eq!(stolen.take_off(0, 0, machine(50 * SECOND, 7 * SECOND, SECOND)), 0);
+        stolen.take_off(counted_ns, seen_ns, machine(57 * SECOND, 10 * SECOND, 3 * SECOND))
     }
 
     #[test]
     fn what_stolen_time_explains_was_stolen() {
-        assert_eq!(after_ten_seconds(9 * SECOND, 8 * SECOND), 8 * SECOND);
-        assert_eq!(after_ten_seconds(9 * SECOND, 7 * SECOND), 7 * SECOND);
+        assert_eq!(after_a_while(9 * SECOND, 8 * SECOND), 8 * SECOND);
+        assert_eq!(after_a_while(9 * SECOND, 6 * SECOND), 6 * SECOND);
         assert_eq!(
-            after_ten_seconds(8 * SECOND, 9 * SECOND),
+            after_a_while(8 * SECOND, 9 * SECOND),
             8 * SECOND,
             "the caller has the larger one already"
         );
@@ -213,19 +205,20 @@ mod tests {
 
     #[test]
     fn unseen_processes_lost_their_part_of_it() {
-        // 10 of the 20 s that two CPUs have: half of what was stolen.
-        assert_eq!(after_ten_seconds(10 * SECOND, SECOND), 9 * SECOND);
+        // All that wanted a CPU was the job; then half of it.
+        assert_eq!(after_a_while(10 * SECOND, SECOND), 8 * SECOND);
+        assert_eq!(after_a_while(5 * SECOND, SECOND), 4 * SECOND);
         // No more than all of it, whatever the numbers are.
-        assert_eq!(after_ten_seconds(90 * SECOND, SECOND), 88 * SECOND);
+        assert_eq!(after_a_while(90 * SECOND, SECOND), 88 * SECOND);
     }
 
     #[test]
     fn a_machine_that_is_nobodys_guest_loses_nothing() {
         let mut stolen = Stolen::default();
-        for (steal, at) in [(Some(machine(0)), 0), (Some(machine(0)), SECOND), (None, 2 * SECOND)] {
-            assert_eq!(stolen.take_off(at, 0, at, steal), at);
+        for (steal, spent) in [(machine(0, 0, 0), 0), (machine(SECOND, 0, 0), SECOND), (None, 2 * SECOND)] {
+            assert_eq!(stolen.take_off(spent, 0, steal), spent);
         }
-        let unknown = Some(MachineCpu { cpus: 2, ..MachineCpu::default() });
-        assert_eq!(stolen.take_off(SECOND, 0, SECOND, unknown), SECOND);
+        let unknown = Some(MachineCpu::default());
+        assert_eq!(stolen.take_off(SECOND, 0, unknown), SECOND);
     }
 }

@@ -276,7 +276,7 @@ impl Job {
         let counted_ns = counted_ns.map(|ns| ns.saturating_sub(self.counted_before_ns));
         let own_ns = counted_ns.map(|ns| {
             let counts_stolen_time = self.counter.as_ref().is_some_and(TreeCounter::counts_stolen_time);
-            if counts_stolen_time { self.stolen.take_off(ns, seen_ns, begin_ns, machine) } else { ns }
+            if counts_stolen_time { self.stolen.take_off(ns, seen_ns, machine) } else { ns }
         });
         self.spent_ns = self.spent_ns.max(seen_ns).max(own_ns.unwrap_or(0));
         let is_continuous = self.counter.as_ref().is_some_and(TreeCounter::is_continuous);

@@ -46,6 +46,8 @@ pub struct MachineCpu {
     pub system_ns: u64,
     /// Given to other machines by the hypervisor, where the system tells.
     pub steal_ns: Option<u64>,
+    /// What of it was taken from CPUs at work since the source was opened, an estimate.
+    pub taken_ns: u64,
     /// Forks, threads included, where the system counts them.
     pub forks: Option<u64>,
     /// CPUs that are on line.

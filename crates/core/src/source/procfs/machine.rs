@@ -1,14 +1,18 @@
 //! The machine as `/proc/stat`, the list of processes, `/proc/meminfo` and `/proc/pressure` show it.
 
-use super::{KeptFile, parse_meminfo, parse_some_us, parse_stat, unparsed};
+use super::taken::Taken;
+use super::{KeptFile, parse_meminfo, parse_some_us, parse_stat, stat, unparsed};
 use crate::error::SourceError;
 use crate::root::{Root, Shape};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{MachineCpu, Snapshot};
 use crate::source::Source;
 
 /// `/proc/stat`.
 #[derive(Debug, Default)]
-pub struct CpuSource(KeptFile);
+pub struct CpuSource {
+    file: KeptFile,
+    taken: Taken,
+}
 
 impl Source for CpuSource {
     fn name(&self) -> &'static str {
@@ -17,8 +21,13 @@ impl Source for CpuSource {
 
     fn read(&mut self, root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError> {
         const PATH: &str = "/proc/stat";
-        let text = self.0.text(root, PATH, Shape::Whole)?;
-        snapshot.cpu = Some(parse_stat(text).map_err(unparsed(PATH))?.machine_cpu());
+        let text = self.file.text(root, PATH, Shape::Whole)?;
+        let stat = parse_stat(text).map_err(unparsed(PATH))?;
+        // A machine that is nobody's guest does without the single CPUs.
+        if stat.steal_ticks > 0 {
+            self.taken.add(text);
+        }
+        snapshot.cpu = Some(MachineCpu { taken_ns: self.taken.ns(stat::tick_ns()), ..stat.machine_cpu() });
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ mod pressure;
 mod smaps_rollup;
 mod space;
 mod stat;
+mod taken;
 mod text;
 
 pub use disks::DisksSource;

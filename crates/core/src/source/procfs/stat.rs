@@ -27,16 +27,21 @@ impl Stat {
     /// In nanoseconds; nice time is user time.
     #[must_use]
     pub fn machine_cpu(&self) -> MachineCpu {
-        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        let ns = |ticks: u64| ticks.saturating_mul(tick_ns);
+        let ns = |ticks: u64| ticks.saturating_mul(tick_ns());
         MachineCpu {
             user_ns: ns(self.user_ticks.saturating_add(self.nice_ticks)),
             system_ns: ns(self.system_ticks),
             steal_ns: Some(ns(self.steal_ticks)),
+            taken_ns: 0,
             forks: Some(self.forks),
             cpus: self.cpus,
         }
     }
+}
+
+/// How long a tick is.
+pub(super) fn tick_ns() -> u64 {
+    1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
 /// Parses `/proc/stat`.
