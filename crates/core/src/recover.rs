@@ -41,6 +41,9 @@ struct Writer {
 const TEMPORARY_PREFIX: &str = "resource-tracker-";
 const TEMPORARY_SUFFIX: &str = ".journal";
 
+/// A session of R has a folder of its own for temporary files, whose name starts so; one that was killed leaves it.
+const OF_R: &str = "Rtmp";
+
 /// Makes recordings of all journals in `history` whose trackers died; their ids.
 ///
 /// A journal that cannot be read stays where it is, for whoever wants to look at it.
@@ -66,10 +69,15 @@ pub fn recover_temporary(history: &History, folder: &Path) -> Result<Vec<String>
     // A folder that cannot be read has nothing for us.
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = file.file_name();
-        let Some(id) = name.to_str().and_then(temporary_id) else { continue };
+        let name = name.to_str().unwrap_or_default();
         // Anybody may write into such a folder; only what is our own is believed.
-        let is_ours = file.metadata().is_ok_and(|found| found.is_file() && sys::is_own_file(&found));
-        if is_ours && recover_one(history, id, &file.path())? {
+        let Some(found) = file.metadata().ok().filter(sys::is_own_file) else { continue };
+        if found.is_dir() && name.starts_with(OF_R) {
+            recovered.extend(recover_temporary(history, &file.path())?);
+        } else if let Some(id) = temporary_id(name)
+            && found.is_file()
+            && recover_one(history, id, &file.path())?
+        {
             recovered.push(id.to_owned());
         }
     }
@@ -199,23 +207,30 @@ mod tests {
         let metadata =
             serde_json::to_value(crate::record::head(&Config::default(), 7, 0.0, Run::default()).metadata);
         let metadata = metadata.unwrap();
-        let leave = |id: &str, tracker: Value| {
+        let of_r = folder.path().join("Rtmp0Abc1d");
+        fs::create_dir(&of_r).unwrap();
+        let leave_in = |folder: &Path, id: &str, tracker: Value| {
             let about = json!({"metadata": &metadata, "tracker": tracker});
-            let path = folder.path().join(temporary_name(7, id));
+            let path = folder.join(temporary_name(7, id));
             drop(Journal::create(&path, about, true).unwrap());
             path
         };
+        let leave = |id: &str, tracker: Value| leave_in(folder.path(), id, tracker);
         let own = std::process::id();
         let here = source::pid_namespace();
-        let dead = leave("00000000dead", json!({"pid": own, "start_ticks": 1, "pid_namespace": here}));
+        let gone = json!({"pid": own, "start_ticks": 1, "pid_namespace": here});
+        let left_by_r = leave_in(&of_r, "00000000000a", gone.clone());
+        let dead = leave("00000000dead", gone);
         let alive = leave(
             "0000000a11fe",
             json!({"pid": own, "start_ticks": process_start(own), "pid_namespace": here}),
         );
         let elsewhere =
             leave("0000000e15e0", json!({"pid": own, "start_ticks": 1, "pid_namespace": "pid:[1]"}));
-        assert_eq!(recover_temporary(&history, folder.path()).unwrap(), ["00000000dead"]);
+        let mut recovered = recover_temporary(&history, folder.path()).unwrap();
+        recovered.sort();
+        assert_eq!(recovered, ["00000000000a", "00000000dead"]);
         assert_eq!((dead.exists(), alive.exists(), elsewhere.exists()), (false, true, true));
-        assert_eq!(history.list().unwrap().entries.len(), 1);
+        assert_eq!((left_by_r.exists(), history.list().unwrap().entries.len()), (false, 2));
     }
 }
