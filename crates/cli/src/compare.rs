@@ -138,7 +138,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     }
     let names: Vec<String> =
         runs.iter().zip(&args.recordings).map(|(run, asked)| name_of(run, asked)).collect();
-    if args.json {
+    if args.format.json {
         let figures: serde_json::Map<String, serde_json::Value> =
             rows.iter().map(|row| (row.key.to_owned(), json!(row.cells))).collect();
         return show::json(&json!({ "runs": names, "earlier_runs": earlier.len(), "figures": figures }));

@@ -12,7 +12,7 @@ use crate::past;
 
 /// Writes a recording in another format.
 pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
-    let recording = past::load(&args.recording)?;
+    let recording = past::load(&args.which.recording)?;
     let unwritable = |error| Failure { code: 1, hint: None, ..Failure::output(&args.output, error) };
     let mut output = Output::open(&args.output).map_err(unwritable)?;
     let options =

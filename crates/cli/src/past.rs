@@ -145,7 +145,7 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
     if listing.damaged > 0 {
         show::warning(&format!("{} runs could not be read", listing.damaged));
     }
-    if args.json {
+    if args.format.json {
         return show::json(&json!({ "runs": entries }));
     }
     if entries.is_empty() {
@@ -173,7 +173,7 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
 
 /// Shows a run as its summary did.
 pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
-    let (recording, path) = load_with_path(&args.recording)?;
+    let (recording, path) = load_with_path(&args.which.recording)?;
     let context = context(&recording.head, recording.summary(), 5, nobody());
     let trends = trends(&recording);
     let notes = recording.head.run.as_ref().map(|run| run.notes.clone()).unwrap_or_default();
@@ -185,7 +185,7 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
         report: None,
         notes: &notes,
     };
-    if args.json { show::json(&account.json()) } else { show::text(&account.text(Style::of_stdout())) }
+    if args.format.json { show::json(&account.json()) } else { show::text(&account.text(Style::of_stdout())) }
 }
 
 fn trends(recording: &Recording) -> Trends {
@@ -219,7 +219,7 @@ pub fn rm(args: &RmArgs) -> Result<u8, Failure> {
     for id in &ids {
         history.remove(id)?;
     }
-    if args.json {
+    if args.format.json {
         return show::json(&json!({ "removed": ids }));
     }
     let lines: Vec<_> = ids.iter().map(|id| format!("removed {id}\n")).collect();

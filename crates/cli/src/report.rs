@@ -22,15 +22,16 @@ const EARLIER_RUNS: usize = 5;
 
 /// Writes a recording as a page.
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
-    let recording = past::load(&args.recording)?;
-    let path =
-        args.output.clone().unwrap_or_else(|| PathBuf::from(file_name(&recording.head, &args.recording)));
+    let recording = past::load(&args.which.recording)?;
+    let path = args
+        .output
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(file_name(&recording.head, &args.which.recording)));
     let failed = |error| Failure { code: 1, hint: None, ..Failure::output(&path, error) };
     let mut output = Output::open(&path).map_err(failed)?;
-    let settings = if args.offline { Settings::offline() } else { Settings::from_env() };
-    let html = page(&recording, settings, args.history);
+    let html = page(&recording, args.context.network.catalog(), args.context.history);
     output.write_all(html.as_bytes()).and_then(|()| output.commit()).map_err(failed)?;
-    if path != Path::new("-") && args.json {
+    if path != Path::new("-") && args.format.json {
         show::json(&serde_json::json!({ "report": path }))?;
     } else if path != Path::new("-") {
         show::path(&path);
