@@ -444,28 +444,6 @@ fn settings_come_from_the_option_then_the_variable_then_the_project_then_the_use
     check("config", text);
 }
 
-#[test]
-fn a_projects_file_counts_below_it_in_the_same_repository_and_only_from_its_owner() {
-    let home = open_folder();
-    let below = home.path().join("project/a/b");
-    fs::create_dir_all(&below).unwrap();
-    let file = home.path().join("project/resource-tracker.toml");
-    fs::write(&file, "interval = 9\n").unwrap();
-    let interval = |folder: &Path| {
-        let output = tracker(home.path()).current_dir(folder).args(["config", "--json"]).output().unwrap();
-        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-        json["settings"][0]["value"].as_str().unwrap().to_owned()
-    };
-    assert_eq!(interval(&home.path().join("project")), "9");
-    assert_eq!(interval(&below), "1", "no repository: only the folder itself counts");
-    fs::create_dir(home.path().join("project/.git")).unwrap();
-    assert_eq!(interval(&below), "9");
-    if support::is_root() {
-        std::os::unix::fs::chown(&file, Some(support::NOBODY), None).unwrap();
-        assert_eq!(interval(&below), "1", "somebody else's file");
-    }
-}
-
 /// The summary with its figures replaced: `12.5 MiB` becomes `# B`.
 fn without_figures(text: &str) -> String {
     let mut shown = String::new();
