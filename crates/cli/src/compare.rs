@@ -5,7 +5,7 @@
 
 use resource_tracker::history::Entry;
 use resource_tracker::human::{self, Scale};
-use resource_tracker::metric::Metric;
+use resource_tracker::metric::{Metric, Table as MetricTable};
 use resource_tracker::recording::{Recording, Status};
 use resource_tracker::summary::Summary;
 use serde::Serialize;
@@ -26,9 +26,35 @@ struct Figure {
     name: &'static str,
     key: &'static str,
     show: fn(f64) -> String,
-    of: fn(&Summary) -> Option<f64>,
-    /// The same in the history, which keeps the usual statistics only.
-    kept: fn(&Entry) -> Option<f64>,
+    what: What,
+}
+
+/// What a figure counts.
+#[derive(Clone, Copy)]
+enum What {
+    WallTime,
+    CpuTime,
+    MemoryPeak,
+    Mean(Metric),
+    Sum(Metric),
+    /// Where it ran, by the catalogue in this program.
+    Cost,
+}
+
+const FIGURES: [Figure; 9] = [
+    figure("time", "wall_seconds", human::duration, What::WallTime),
+    figure("CPU time", "cpu_seconds", human::duration, What::CpuTime),
+    figure("CPU mean", "cpu_mean_cores", cores, What::Mean(Metric::ProcessCpu)),
+    figure("memory peak", "memory_peak_bytes", bytes, What::MemoryPeak),
+    figure("disk read", "disk_read_bytes", bytes, What::Sum(Metric::ProcessRead)),
+    figure("disk written", "disk_written_bytes", bytes, What::Sum(Metric::ProcessWrite)),
+    figure("net received", "system_net_received_bytes", bytes, What::Sum(Metric::NetRecv)),
+    figure("net sent", "system_net_sent_bytes", bytes, What::Sum(Metric::NetSent)),
+    figure("cost", "cost_usd", human::usd, What::Cost),
+];
+
+const fn figure(name: &'static str, key: &'static str, show: fn(f64) -> String, what: What) -> Figure {
+    Figure { name, key, show, what }
 }
 
 fn bytes(value: f64) -> String {
@@ -39,64 +65,38 @@ fn cores(value: f64) -> String {
     format!("{value:.2}")
 }
 
-const FIGURES: [Figure; 8] = [
-    Figure {
-        name: "time",
-        key: "wall_seconds",
-        show: human::duration,
-        of: Summary::duration_s,
-        kept: |run| run.duration_s,
-    },
-    Figure {
-        name: "CPU time",
-        key: "cpu_seconds",
-        show: human::duration,
-        of: Summary::cpu_seconds,
-        kept: |run| Some(run.stats.as_ref()?.get("process_cpu_usage", "mean")? * run.duration_s?),
-    },
-    Figure {
-        name: "CPU mean",
-        key: "cpu_mean_cores",
-        show: cores,
-        of: |run| run.of(Metric::ProcessCpu).mean(),
-        kept: |run| run.stats.as_ref()?.get("process_cpu_usage", "mean"),
-    },
-    Figure {
-        name: "memory peak",
-        key: "memory_peak_bytes",
-        show: bytes,
-        of: |run| run.memory_peak_kib().map(|kib| kib * 1024.0),
-        kept: |run| run.stats.as_ref()?.get("process_memory", "max").map(|kib| kib * 1024.0),
-    },
-    Figure {
-        name: "disk read",
-        key: "disk_read_bytes",
-        show: bytes,
-        of: |run| run.of(Metric::ProcessRead).sum(),
-        kept: |_| None,
-    },
-    Figure {
-        name: "disk written",
-        key: "disk_written_bytes",
-        show: bytes,
-        of: |run| run.of(Metric::ProcessWrite).sum(),
-        kept: |_| None,
-    },
-    Figure {
-        name: "net received",
-        key: "system_net_received_bytes",
-        show: bytes,
-        of: |run| run.of(Metric::NetRecv).sum(),
-        kept: |run| run.stats.as_ref()?.get("system_net_recv_bytes", "sum"),
-    },
-    Figure {
-        name: "net sent",
-        key: "system_net_sent_bytes",
-        show: bytes,
-        of: |run| run.of(Metric::NetSent).sum(),
-        kept: |run| run.stats.as_ref()?.get("system_net_sent_bytes", "sum"),
-    },
-];
+impl What {
+    /// Of a run that is compared.
+    fn of(self, run: &Recording, summary: &Summary) -> Option<f64> {
+        match self {
+            Self::WallTime => summary.duration_s(),
+            Self::CpuTime => summary.cpu_seconds(),
+            Self::MemoryPeak => Some(summary.memory_peak_kib()? * 1024.0),
+            Self::Mean(metric) => summary.of(metric).mean(),
+            Self::Sum(metric) => summary.of(metric).sum(),
+            Self::Cost => {
+                let context = past::context(&run.head, summary.clone(), 0, past::nobody());
+                Some(context.cost(None).current?.usd)
+            }
+        }
+    }
+
+    /// Of a run in the history, which keeps the usual statistics only.
+    fn kept(self, run: &Entry) -> Option<f64> {
+        let stat = |metric: Metric, aggregate: &str| {
+            let prefix = if metric.table() == MetricTable::Process { "process" } else { "system" };
+            run.stats.as_ref()?.get(&format!("{prefix}_{}", metric.column()), aggregate)
+        };
+        match self {
+            Self::WallTime => run.duration_s,
+            Self::CpuTime => Some(stat(Metric::ProcessCpu, "mean")? * run.duration_s?),
+            Self::MemoryPeak => Some(stat(Metric::ProcessMemory, "max")? * 1024.0),
+            Self::Mean(metric) => stat(metric, "mean"),
+            Self::Sum(metric) => stat(metric, "sum"),
+            Self::Cost => None,
+        }
+    }
+}
 
 /// A run's value, and how it differs from the first run's.
 #[derive(Serialize)]
@@ -107,53 +107,39 @@ struct Cell {
     is_beyond_spread: Option<bool>,
 }
 
-/// A figure of all runs.
-struct Compared {
-    name: &'static str,
-    key: &'static str,
-    show: fn(f64) -> String,
-    cells: Vec<Cell>,
-}
-
 /// Compares runs.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let runs = args.recordings.iter().map(|name| past::load(name)).collect::<Result<Vec<_>, _>>()?;
     let summaries: Vec<_> = runs.iter().map(Recording::summary).collect();
     let earlier = earlier_runs(&runs);
-    let costs: Vec<Option<f64>> =
-        runs.iter().zip(&summaries).map(|(run, summary)| cost(run, summary)).collect();
-    let mut rows: Vec<Compared> = Vec::new();
+    let mut rows: Vec<(&Figure, Vec<Cell>)> = Vec::new();
     for figure in &FIGURES {
-        let values: Vec<_> = summaries.iter().map(figure.of).collect();
-        let spread = spread(&earlier.iter().filter_map(figure.kept).collect::<Vec<_>>());
-        rows.push(Compared {
-            name: figure.name,
-            key: figure.key,
-            show: figure.show,
-            cells: cells(&values, spread),
-        });
-    }
-    if costs.iter().any(Option::is_some) {
-        rows.push(Compared { name: "cost", key: "cost_usd", show: human::usd, cells: cells(&costs, None) });
+        let values: Vec<_> =
+            runs.iter().zip(&summaries).map(|(run, summary)| figure.what.of(run, summary)).collect();
+        let kept: Vec<_> = earlier.iter().filter_map(|run| figure.what.kept(run)).collect();
+        // Where no price is known, there is nothing to say about cost.
+        if !matches!(figure.what, What::Cost) || values.iter().any(Option::is_some) {
+            rows.push((figure, cells(&values, spread(&kept))));
+        }
     }
     let names: Vec<String> =
         runs.iter().zip(&args.recordings).map(|(run, asked)| name_of(run, asked)).collect();
     if args.format.json {
         let figures: serde_json::Map<String, serde_json::Value> =
-            rows.iter().map(|row| (row.key.to_owned(), json!(row.cells))).collect();
+            rows.iter().map(|(figure, cells)| (figure.key.to_owned(), json!(cells))).collect();
         return show::json(&json!({ "runs": names, "earlier_runs": earlier.len(), "figures": figures }));
     }
     show::text(&text(&names, &rows, earlier.len()))
 }
 
-fn text(names: &[String], rows: &[Compared], earlier: usize) -> String {
+fn text(names: &[String], rows: &[(&Figure, Vec<Cell>)], earlier: usize) -> String {
     let heads = names.iter().enumerate().flat_map(|(number, name)| {
         let value = format!(">{}", show::one_line(name, 24));
         if number == 0 { vec![value] } else { vec![value, ">change".to_owned()] }
     });
     let heads: Vec<String> = std::iter::once(String::new()).chain(heads).collect();
     let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
-    for Compared { name, show, cells, .. } in rows {
+    for (Figure { name, show, .. }, cells) in rows {
         let mut row = vec![(*name).to_owned()];
         for (number, cell) in cells.iter().enumerate() {
             row.push(cell.value.map(show).unwrap_or_default());
@@ -214,12 +200,6 @@ fn earlier_runs(runs: &[Recording]) -> Vec<Entry> {
             && !compared.contains(&entry.id)
     };
     entries.into_iter().filter(counts).collect()
-}
-
-/// What the run cost where it ran, by the catalogue in this program.
-fn cost(recording: &Recording, summary: &Summary) -> Option<f64> {
-    let context = past::context(&recording.head, summary.clone(), 0, past::nobody());
-    Some(context.cost(None).current?.usd)
 }
 
 fn name_of(recording: &Recording, asked: &str) -> String {
