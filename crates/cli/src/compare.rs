@@ -1,7 +1,8 @@
 //! `compare`: runs side by side, and which differences mean something.
 //!
 //! Each run is held against the first. A difference is marked where it is beyond what runs of the same job differ by
-//! anyway: twice the standard deviation of the earlier ones, where there are three at least.
+//! anyway: twice the standard deviation of the earlier ones, where there are three at least. Where the two are of
+//! different jobs, it must be beyond the spread of either: what lies between jobs is no spread of any of them.
 
 use resource_tracker::history::Entry;
 use resource_tracker::human::{self, Scale};
@@ -111,15 +112,16 @@ struct Cell {
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let runs = args.recordings.iter().map(|name| past::load(name)).collect::<Result<Vec<_>, _>>()?;
     let summaries: Vec<_> = runs.iter().map(Recording::summary).collect();
-    let earlier = earlier_runs(&runs);
+    let others = other_runs(&runs);
+    let jobs: Vec<_> = runs.iter().map(|run| Job::of(run, &others)).collect();
     let mut rows: Vec<(&Figure, Vec<Cell>)> = Vec::new();
     for figure in &FIGURES {
         let values: Vec<_> =
             runs.iter().zip(&summaries).map(|(run, summary)| figure.what.of(run, summary)).collect();
-        let kept: Vec<_> = earlier.iter().filter_map(|run| figure.what.kept(run)).collect();
+        let spreads: Vec<_> = jobs.iter().map(|job| job.spread(figure.what)).collect();
         // Where no price is known, there is nothing to say about cost.
         if !matches!(figure.what, What::Cost) || values.iter().any(Option::is_some) {
-            rows.push((figure, cells(&values, spread(&kept))));
+            rows.push((figure, cells(&values, &spreads)));
         }
     }
     let names: Vec<String> =
@@ -127,12 +129,13 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     if args.format.json {
         let figures: serde_json::Map<String, serde_json::Value> =
             rows.iter().map(|(figure, cells)| (figure.key.to_owned(), json!(cells))).collect();
-        return show::json(&json!({ "runs": names, "earlier_runs": earlier.len(), "figures": figures }));
+        let earlier = jobs.iter().map(|job| job.earlier.len()).min();
+        return show::json(&json!({ "runs": names, "earlier_runs": earlier, "figures": figures }));
     }
-    show::text(&text(&names, &rows, earlier.len()))
+    show::text(&format!("{}\n{}\n", table(&names, &rows), legend(&jobs)))
 }
 
-fn text(names: &[String], rows: &[(&Figure, Vec<Cell>)], earlier: usize) -> String {
+fn table(names: &[String], rows: &[(&Figure, Vec<Cell>)]) -> Table {
     let heads = names.iter().enumerate().flat_map(|(number, name)| {
         let value = format!(">{}", show::one_line(name, 24));
         if number == 0 { vec![value] } else { vec![value, ">change".to_owned()] }
@@ -152,19 +155,46 @@ fn text(names: &[String], rows: &[(&Figure, Vec<Cell>)], earlier: usize) -> Stri
         }
         table.row(row);
     }
-    let spread = if earlier < ENOUGH_RUNS {
-        "no difference is marked: too few earlier runs of the job to know its spread".to_owned()
-    } else {
-        format!("* beyond the spread of {earlier} earlier runs of the job")
-    };
-    format!("{table}\n{spread}\n")
+    table
 }
 
-/// The values of a figure against the first of them.
-fn cells(values: &[Option<f64>], spread: Option<f64>) -> Vec<Cell> {
+/// What the mark means; `of_runs` are the jobs of the runs, in their order.
+fn legend(of_runs: &[Job]) -> String {
+    let is_enough = |job: &Job| job.earlier.len() >= ENOUGH_RUNS;
+    let is_marked = of_runs.first().is_some_and(is_enough) && of_runs.iter().skip(1).any(is_enough);
+    let mut jobs: Vec<&Job> = Vec::new();
+    for job in of_runs {
+        if jobs.iter().all(|other| other.name != job.name) {
+            jobs.push(job);
+        }
+    }
+    match (jobs.as_slice(), is_marked) {
+        ([_], false) => {
+            "no difference is marked: too few earlier runs of the job to know its spread".to_owned()
+        }
+        ([job], true) => format!("* beyond the spread of {} earlier runs of the job", job.earlier.len()),
+        (_, false) => {
+            "no difference is marked: too few earlier runs of the jobs to know the spread of both".to_owned()
+        }
+        (jobs, true) => {
+            let counted = jobs.iter().map(|job| {
+                let name = show::one_line(job.name.unwrap_or("no job"), 24);
+                let too_few = if is_enough(job) { "" } else { " (too few)" };
+                format!("{name} {}{too_few}", job.earlier.len())
+            });
+            let counted = counted.collect::<Vec<_>>().join(", ");
+            format!("* beyond the spread of both jobs, each by its own earlier runs: {counted}")
+        }
+    }
+}
+
+/// The values of a figure against the first of them, each with the spread of its job.
+fn cells(values: &[Option<f64>], spreads: &[Option<f64>]) -> Vec<Cell> {
     let first = values.first().copied().flatten();
-    let cell = |(number, value): (usize, &Option<f64>)| {
+    let first_spread = spreads.first().copied().flatten();
+    let cell = |(number, (value, spread)): (usize, (&Option<f64>, &Option<f64>))| {
         let both = first.zip(*value).filter(|_| number > 0);
+        let spread = first_spread.zip(*spread).map(|(first, spread)| first.max(spread));
         Cell {
             value: *value,
             change_percent: both
@@ -173,7 +203,25 @@ fn cells(values: &[Option<f64>], spread: Option<f64>) -> Vec<Cell> {
             is_beyond_spread: both.zip(spread).map(|((first, value), spread)| (value - first).abs() > spread),
         }
     };
-    values.iter().enumerate().map(cell).collect()
+    values.iter().zip(spreads).enumerate().map(cell).collect()
+}
+
+/// The job of a run, and what is known of it from others.
+struct Job<'a> {
+    name: Option<&'a str>,
+    earlier: Vec<&'a Entry>,
+}
+
+impl<'a> Job<'a> {
+    fn of(run: &'a Recording, others: &'a [Entry]) -> Self {
+        let name = run.head.run.as_ref().and_then(|run| run.job.as_deref());
+        let is_same = |entry: &&Entry| name.is_some() && entry.job.as_deref() == name;
+        Self { name, earlier: others.iter().filter(is_same).collect() }
+    }
+
+    fn spread(&self, what: What) -> Option<f64> {
+        spread(&self.earlier.iter().filter_map(|run| what.kept(run)).collect::<Vec<_>>())
+    }
 }
 
 /// How far apart runs of one job lie; `None` where there are too few to tell.
@@ -188,18 +236,15 @@ fn spread(values: &[f64]) -> Option<f64> {
     Some(variance.sqrt() * BEYOND)
 }
 
-/// Runs of the same jobs in the history that ended well, but for those that are compared.
-fn earlier_runs(runs: &[Recording]) -> Vec<Entry> {
-    let of = |recording: &Recording| recording.head.run.clone().unwrap_or_default();
-    let compared: Vec<_> = runs.iter().filter_map(|recording| of(recording).id).collect();
-    let jobs: Vec<_> = runs.iter().filter_map(|recording| of(recording).job).collect();
-    let entries = past::history().and_then(|history| history.list().ok()).unwrap_or_default().entries;
-    let counts = |entry: &Entry| {
-        entry.status == Some(Status::Finished)
-            && entry.job.as_ref().is_some_and(|job| jobs.contains(job))
-            && !compared.contains(&entry.id)
+/// Runs in the history that ended well, but for those that are compared.
+fn other_runs(runs: &[Recording]) -> Vec<Entry> {
+    let is_compared = |entry: &Entry| {
+        let mut ids = runs.iter().filter_map(|recording| recording.head.run.as_ref()?.id.as_ref());
+        ids.any(|id| *id == entry.id)
     };
-    entries.into_iter().filter(counts).collect()
+    let mut entries = past::history().and_then(|history| history.list().ok()).unwrap_or_default().entries;
+    entries.retain(|entry| entry.status == Some(Status::Finished) && !is_compared(entry));
+    entries
 }
 
 fn name_of(recording: &Recording, asked: &str) -> String {
@@ -219,15 +264,26 @@ mod tests {
     fn a_difference_is_marked_only_beyond_the_spread_of_enough_runs() {
         let spread = spread(&[10.0, 11.0, 12.0]);
         assert_eq!(spread, Some(2.0));
-        let cells = cells(&[Some(10.0), Some(12.0), Some(12.1), None], spread);
+        let cells = cells(&[Some(10.0), Some(12.0), Some(12.1), None], &[spread; 4]);
         let marks: Vec<_> = cells.iter().map(|cell| cell.is_beyond_spread).collect();
         assert_eq!(marks, [None, Some(false), Some(true), None]);
         assert_eq!(super::spread(&[1.0, 2.0]), None);
     }
 
     #[test]
+    fn a_difference_between_jobs_is_marked_only_beyond_the_spread_of_either() {
+        let mark = |first: Option<f64>, other: Option<f64>| {
+            cells(&[Some(10.0), Some(13.0)], &[first, other])[1].is_beyond_spread
+        };
+        assert_eq!(mark(Some(2.0), Some(2.5)), Some(true));
+        assert_eq!(mark(Some(2.0), Some(4.0)), Some(false));
+        assert_eq!(mark(Some(4.0), Some(2.0)), Some(false));
+        assert_eq!((mark(Some(2.0), None), mark(None, Some(2.0))), (None, None), "the other is not known");
+    }
+
+    #[test]
     fn per_cent_of_nothing_is_not_said() {
-        let cells = cells(&[Some(0.0), Some(5.0)], None);
+        let cells = cells(&[Some(0.0), Some(5.0)], &[None; 2]);
         assert_eq!((cells[1].change_percent, cells[1].is_beyond_spread), (None, None));
     }
 }
