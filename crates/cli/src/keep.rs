@@ -35,6 +35,8 @@ pub struct Keeper {
     config: Config,
     offline: bool,
     keep_runs: usize,
+    /// Runs that the report counts in beside this one.
+    earlier_runs: usize,
     /// Somebody wants to know how it went, whether it is kept or not.
     is_told: bool,
     run: Run,
@@ -97,6 +99,7 @@ impl Keeper {
             config: args.config(),
             offline: args.offline,
             keep_runs: args.keep_runs,
+            earlier_runs: args.history,
             is_told: !args.quiet,
             run,
             place,
@@ -159,7 +162,7 @@ impl Keeper {
         let mut kept = Kept { head, recording: None, report: None, notes };
         let Some(rows) = self.rows else { return Some(kept) };
         if let Some((output, path)) = self.report {
-            match report::write(output, &rows, &kept.head) {
+            match report::write(output, &rows, &kept.head, self.earlier_runs) {
                 Ok(()) => kept.report = Some(path),
                 Err(error) => {
                     kept.notes.push(format!("the report `{}` cannot be written: {error}", path.display()));

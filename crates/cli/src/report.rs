@@ -17,9 +17,6 @@ use crate::failure::Failure;
 use crate::past;
 use crate::show;
 
-/// Earlier runs of the job that the report of `run` counts in.
-const EARLIER_RUNS: usize = 5;
-
 /// Writes a recording as a page.
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     let recording = past::load(&args.which.recording)?;
@@ -43,9 +40,9 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
 }
 
 /// Writes the report of a run that has just ended.
-pub fn write(mut output: Output, rows: &Rows, head: &Head) -> io::Result<()> {
+pub fn write(mut output: Output, rows: &Rows, head: &Head, earlier_runs: usize) -> io::Result<()> {
     let recording = rows.recording(head.clone())?;
-    output.write_all(page(&recording, past::nobody(), EARLIER_RUNS).as_bytes())?;
+    output.write_all(page(&recording, past::nobody(), earlier_runs).as_bytes())?;
     output.commit()
 }
 
