@@ -24,10 +24,7 @@ pub fn stats(args: &StatsArgs) -> Result<u8, Failure> {
         let combined = recording.combined(&CombinedOptions::default());
         compute(&combined.map_err(|error| Failure::new(error, None))?, &args.specs)
     };
-    let stats = stats.map_err(|error| {
-        let hint = error.hint();
-        Failure::new(error, hint)
-    })?;
+    let stats = stats?;
     if args.format.json {
         return show::json(&json!({ "stats": stats }));
     }
@@ -68,10 +65,7 @@ pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
         args.context.history,
         args.context.network.catalog(),
     );
-    let advice = context.advice.clone().map_err(|error| {
-        let hint = error.hint();
-        Failure::new(error, hint)
-    })?;
+    let advice = context.advice.clone()?;
     let cost = context.cost(context.server());
     if args.format.json {
         return show::json(&json!({

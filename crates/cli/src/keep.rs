@@ -11,7 +11,7 @@ use resource_tracker::allocation::allocation;
 use resource_tracker::cloud::{self, CloudInfo};
 use resource_tracker::config::Config;
 use resource_tracker::error::with_causes;
-use resource_tracker::history::{self, Entry, History};
+use resource_tracker::history::{Entry, History};
 use resource_tracker::host;
 use resource_tracker::metric::Table;
 use resource_tracker::output::{self, Output};
@@ -27,6 +27,7 @@ use resource_tracker::wrap::Done;
 
 use crate::args::RecordArgs;
 use crate::failure::Failure;
+use crate::past;
 use crate::report;
 use crate::sinks::{RowFormat, RowSink};
 
@@ -77,7 +78,7 @@ impl Keeper {
             tags: args.tags.iter().cloned().collect(),
             ..Run::default()
         };
-        let history = history::default_directory(|name| std::env::var_os(name)).map(History::at);
+        let history = past::own_history();
         let place = match (&args.output, args.no_save, &history) {
             (Some(path), ..) => {
                 let output = Output::open(path).map_err(|error| Failure::output(path, error))?;

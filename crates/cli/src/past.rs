@@ -35,7 +35,8 @@ pub fn history() -> Option<History> {
     Some(history)
 }
 
-fn own_history() -> Option<History> {
+/// The same, as it is.
+pub fn own_history() -> Option<History> {
     history::default_directory(|name| std::env::var_os(name)).map(History::at)
 }
 
@@ -70,14 +71,10 @@ fn load_with_path(name: &str) -> Result<(Recording, PathBuf), Failure> {
     let path = Path::new(name);
     let is_file = path.exists() && !path.is_dir();
     let path = if is_file { path.to_owned() } else { in_history(name)? };
-    let failed = |error: LoadError| {
-        let hint = error.hint();
-        Failure::new(error, hint)
-    };
-    let file = File::open(&path).map_err(|source| failed(LoadError::Open { path: path.clone(), source }))?;
+    let file = File::open(&path).map_err(|source| LoadError::Open { path: path.clone(), source })?;
     let reader = BufReader::with_capacity(64 << 10, Watched::new(file, &path));
     let recording = Recording::read(reader);
-    let recording = recording.map_err(|source| failed(LoadError::Content { path: path.clone(), source }))?;
+    let recording = recording.map_err(|source| LoadError::Content { path: path.clone(), source })?;
     Ok((recording, path))
 }
 
