@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use resource_tracker::catalog::Settings;
 use resource_tracker::config::{Backend, Config, CpuSource, Interval};
 use resource_tracker::stats::{Aggregate, Spec};
 
@@ -40,7 +41,7 @@ pub enum Command {
     Process(ProcessArgs),
     /// Print CSV rows of the machine until ended
     #[command(after_help = "Example:\n  resource-tracker system --samples 10 > machine.csv")]
-    System(SystemArgs),
+    System(PrintArgs),
     /// Show the statistics of a recording
     #[command(
         after_help = "Examples:\n  resource-tracker stats last\n  resource-tracker stats last --stat process_memory:p95 --stat system_cpu_usage:mean"
@@ -128,13 +129,63 @@ pub struct JsonArgs {
 }
 
 #[derive(Args, Debug)]
+pub struct NetworkArgs {
+    /// Send nothing over the network
+    #[arg(long, env = "RESOURCE_TRACKER_OFFLINE", value_parser = FalseyValueParser::new())]
+    pub offline: bool,
+}
+
+impl NetworkArgs {
+    /// Whom the catalogue may ask.
+    pub fn catalog(&self) -> Settings {
+        if self.offline { Settings::offline() } else { Settings::from_env() }
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct RecordingArgs {
+    /// A file, `last`, or a name or id from the history
+    pub recording: String,
+}
+
+/// What a recording is looked at beside.
+#[derive(Args, Debug)]
+pub struct ContextArgs {
+    /// Count in this many earlier successful runs of the job
+    #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_HISTORY", default_value = "5")]
+    pub history: usize,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct IntervalArgs {
+    /// Time between two rows, 0.001 to 86400
+    #[arg(short, long, value_name = "SECONDS", env = "RESOURCE_TRACKER_INTERVAL", default_value = "1", value_parser = interval, allow_hyphen_values = true)]
+    pub interval: Interval,
+}
+
+#[derive(Args, Debug)]
+pub struct BackendArgs {
+    /// What reads this system: procfs or sysinfo [default: the best there is]
+    #[arg(long, value_name = "NAME", env = Backend::VARIABLE, default_value = Backend::BEST.name(), hide_default_value = true, value_parser = backend)]
+    pub backend: Backend,
+}
+
+#[derive(Args, Debug)]
+pub struct ChildrenArgs {
+    /// Follow the process alone, not its children
+    #[arg(long, env = "RESOURCE_TRACKER_NO_CHILDREN", value_parser = FalseyValueParser::new())]
+    pub no_children: bool,
+}
+
+#[derive(Args, Debug)]
 pub struct UpdateArgs {
     /// Fetch the prices of this region too, such as aws~eu-west-1; may be given more than once
     #[arg(long = "region", value_name = "REGION")]
     pub regions: Vec<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 #[derive(Args, Debug)]
@@ -142,36 +193,29 @@ pub struct ListArgs {
     /// Only runs of this job
     #[arg(short, long, value_name = "NAME")]
     pub job: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 #[derive(Args, Debug)]
 pub struct StatsArgs {
-    /// A file, `last`, or a name or id from the history
-    pub recording: String,
+    #[command(flatten)]
+    pub which: RecordingArgs,
     /// A statistic of a column in place of the usual ones, such as `process_memory:p95`; may be given more than once
     #[arg(long = "stat", value_name = "COLUMN:AGGREGATE", value_parser = spec)]
     pub specs: Vec<Spec>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 #[derive(Args, Debug)]
 pub struct RecommendArgs {
-    /// A file, `last`, or a name or id from the history
-    pub recording: String,
-    /// Count in this many earlier successful runs of the job
-    #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_HISTORY", default_value = "5")]
-    pub history: usize,
-    /// Send nothing over the network
-    #[arg(long, env = "RESOURCE_TRACKER_OFFLINE", value_parser = FalseyValueParser::new())]
-    pub offline: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub which: RecordingArgs,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 #[derive(Args, Debug)]
@@ -179,18 +223,16 @@ pub struct CompareArgs {
     /// Files, `last`, or names or ids from the history; the first is what the others are compared with
     #[arg(required = true, num_args = 2.., value_name = "RECORDING")]
     pub recordings: Vec<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 #[derive(Args, Debug)]
 pub struct ShowArgs {
-    /// A file, `last`, or a name or id from the history
-    pub recording: String,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub which: RecordingArgs,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 #[derive(Args, Debug)]
@@ -205,19 +247,16 @@ pub struct RmArgs {
     /// All runs that started more than so many days ago
     #[arg(long, group = "which", value_name = "DAYS", value_parser = days, allow_negative_numbers = true)]
     pub older_than: Option<f64>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 #[derive(Args, Debug)]
 pub struct InfoArgs {
-    /// Send nothing over the network
-    #[arg(long, env = "RESOURCE_TRACKER_OFFLINE", value_parser = FalseyValueParser::new())]
-    pub offline: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 #[derive(Args, Debug)]
@@ -239,12 +278,10 @@ pub struct ServersArgs {
     /// How many servers to list
     #[arg(short, value_name = "N", default_value = "10")]
     pub n: usize,
-    /// Send nothing over the network
-    #[arg(long, env = "RESOURCE_TRACKER_OFFLINE", value_parser = FalseyValueParser::new())]
-    pub offline: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 /// What a server must be, beside its size. Each may be given more than once.
@@ -292,9 +329,8 @@ pub struct FilterArgs {
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct RecordArgs {
-    /// Time between two rows, 0.001 to 86400
-    #[arg(short, long, value_name = "SECONDS", env = "RESOURCE_TRACKER_INTERVAL", default_value = "1", value_parser = interval, allow_hyphen_values = true)]
-    pub interval: Interval,
+    #[command(flatten)]
+    pub pace: IntervalArgs,
     /// Write the recording (gzipped JSON) here; `-` is standard output [default: the history]
     #[arg(short, long, value_name = "FILE", env = "RESOURCE_TRACKER_OUTPUT")]
     pub output: Option<PathBuf>,
@@ -313,9 +349,8 @@ pub struct RecordArgs {
     /// Note about the run; may be given more than once
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = tag)]
     pub tags: Vec<(String, String)>,
-    /// Follow the process alone, not its children
-    #[arg(long, env = "RESOURCE_TRACKER_NO_CHILDREN", value_parser = FalseyValueParser::new())]
-    pub no_children: bool,
+    #[command(flatten)]
+    pub scope: ChildrenArgs,
     /// Leave out the figures of the whole machine
     #[arg(long, env = "RESOURCE_TRACKER_NO_SYSTEM", value_parser = FalseyValueParser::new())]
     pub no_system: bool,
@@ -340,9 +375,8 @@ pub struct RecordArgs {
     /// Where CPU time may come from; for tests
     #[arg(long, hide = true, value_enum, default_value = "best", env = "RESOURCE_TRACKER_CPU_SOURCE")]
     pub cpu_source: CpuSourceArg,
-    /// What reads this system: procfs or sysinfo [default: the best there is]
-    #[arg(long, value_name = "NAME", env = Backend::VARIABLE, default_value = Backend::BEST.name(), hide_default_value = true, value_parser = backend)]
-    pub backend: Backend,
+    #[command(flatten)]
+    pub reader: BackendArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -355,8 +389,8 @@ pub enum CpuSourceArg {
 impl RecordArgs {
     pub fn config(&self) -> Config {
         Config {
-            interval: self.interval,
-            children: !self.no_children,
+            interval: self.pace.interval,
+            children: !self.scope.no_children,
             track_processes: true,
             track_system: !self.no_system,
             cpu_source: match self.cpu_source {
@@ -364,7 +398,7 @@ impl RecordArgs {
                 CpuSourceArg::Cgroup => CpuSource::Cgroup,
                 CpuSourceArg::Procfs => CpuSource::Procfs,
             },
-            backend: self.backend,
+            backend: self.reader.backend,
             ..Config::default()
         }
     }
@@ -390,18 +424,22 @@ pub struct AttachArgs {
 
 #[derive(Args, Debug)]
 pub struct PrintArgs {
-    /// Time between two rows, 0.001 to 86400
-    #[arg(short, long, value_name = "SECONDS", env = "RESOURCE_TRACKER_INTERVAL", default_value = "1", value_parser = interval, allow_hyphen_values = true)]
-    pub interval: Interval,
-    /// What reads this system: procfs or sysinfo [default: the best there is]
-    #[arg(long, value_name = "NAME", env = Backend::VARIABLE, default_value = Backend::BEST.name(), hide_default_value = true, value_parser = backend)]
-    pub backend: Backend,
+    #[command(flatten)]
+    pub pace: IntervalArgs,
+    #[command(flatten)]
+    pub reader: BackendArgs,
     /// Stop after this many rows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub samples: Option<u64>,
     /// Print a JSON object a line
     #[arg(long)]
     pub json: bool,
+}
+
+impl PrintArgs {
+    pub fn config(&self) -> Config {
+        Config { interval: self.pace.interval, backend: self.reader.backend, ..Config::default() }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -411,21 +449,14 @@ pub struct ProcessArgs {
     /// The process to follow [default: the one that started us]
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub pid: Option<u32>,
-    /// Follow the process alone, not its children
-    #[arg(long, env = "RESOURCE_TRACKER_NO_CHILDREN", value_parser = FalseyValueParser::new())]
-    pub no_children: bool,
-}
-
-#[derive(Args, Debug)]
-pub struct SystemArgs {
     #[command(flatten)]
-    pub print: PrintArgs,
+    pub scope: ChildrenArgs,
 }
 
 #[derive(Args, Debug)]
 pub struct ExportArgs {
-    /// A file, `last`, or a name or id from the history
-    pub recording: String,
+    #[command(flatten)]
+    pub which: RecordingArgs,
     /// The format to write
     #[arg(long, value_enum, default_value = "csv")]
     pub format: FormatArg,
@@ -442,23 +473,18 @@ pub struct ExportArgs {
 
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// A file, `last`, or a name or id from the history
-    pub recording: String,
+    #[command(flatten)]
+    pub which: RecordingArgs,
     /// Where to write; `-` is standard output [default: the job's name with `-report.html`, here]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Show it in the browser
     #[arg(long)]
     pub open: bool,
-    /// Count in this many earlier successful runs of the job
-    #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_HISTORY", default_value = "5")]
-    pub history: usize,
-    /// Send nothing over the network
-    #[arg(long, env = "RESOURCE_TRACKER_OFFLINE", value_parser = FalseyValueParser::new())]
-    pub offline: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -1,11 +1,12 @@
 //! `compare`: runs side by side, and which differences mean something.
 //!
 //! Each run is held against the first. A difference is marked where it is beyond what runs of the same job differ by
-//! anyway: twice the standard deviation of the earlier ones, where there are three at least.
+//! anyway: twice the standard deviation of the earlier ones, where there are three at least. Where the two are of
+//! different jobs, it must be beyond the spread of either: what lies between jobs is no spread of any of them.
 
 use resource_tracker::history::Entry;
 use resource_tracker::human::{self, Scale};
-use resource_tracker::metric::Metric;
+use resource_tracker::metric::{Metric, Table as MetricTable};
 use resource_tracker::recording::{Recording, Status};
 use resource_tracker::summary::Summary;
 use serde::Serialize;
@@ -26,9 +27,35 @@ struct Figure {
     name: &'static str,
     key: &'static str,
     show: fn(f64) -> String,
-    of: fn(&Summary) -> Option<f64>,
-    /// The same in the history, which keeps the usual statistics only.
-    kept: fn(&Entry) -> Option<f64>,
+    what: What,
+}
+
+/// What a figure counts.
+#[derive(Clone, Copy)]
+enum What {
+    WallTime,
+    CpuTime,
+    MemoryPeak,
+    Mean(Metric),
+    Sum(Metric),
+    /// Where it ran, by the catalogue in this program.
+    Cost,
+}
+
+const FIGURES: [Figure; 9] = [
+    figure("time", "wall_seconds", human::duration, What::WallTime),
+    figure("CPU time", "cpu_seconds", human::duration, What::CpuTime),
+    figure("CPU mean", "cpu_mean_cores", cores, What::Mean(Metric::ProcessCpu)),
+    figure("memory peak", "memory_peak_bytes", bytes, What::MemoryPeak),
+    figure("disk read", "disk_read_bytes", bytes, What::Sum(Metric::ProcessRead)),
+    figure("disk written", "disk_written_bytes", bytes, What::Sum(Metric::ProcessWrite)),
+    figure("net received", "system_net_received_bytes", bytes, What::Sum(Metric::NetRecv)),
+    figure("net sent", "system_net_sent_bytes", bytes, What::Sum(Metric::NetSent)),
+    figure("cost", "cost_usd", human::usd, What::Cost),
+];
+
+const fn figure(name: &'static str, key: &'static str, show: fn(f64) -> String, what: What) -> Figure {
+    Figure { name, key, show, what }
 }
 
 fn bytes(value: f64) -> String {
@@ -39,64 +66,38 @@ fn cores(value: f64) -> String {
     format!("{value:.2}")
 }
 
-const FIGURES: [Figure; 8] = [
-    Figure {
-        name: "time",
-        key: "wall_seconds",
-        show: human::duration,
-        of: Summary::duration_s,
-        kept: |run| run.duration_s,
-    },
-    Figure {
-        name: "CPU time",
-        key: "cpu_seconds",
-        show: human::duration,
-        of: Summary::cpu_seconds,
-        kept: |run| Some(run.stats.as_ref()?.get("process_cpu_usage", "mean")? * run.duration_s?),
-    },
-    Figure {
-        name: "CPU mean",
-        key: "cpu_mean_cores",
-        show: cores,
-        of: |run| run.of(Metric::ProcessCpu).mean(),
-        kept: |run| run.stats.as_ref()?.get("process_cpu_usage", "mean"),
-    },
-    Figure {
-        name: "memory peak",
-        key: "memory_peak_bytes",
-        show: bytes,
-        of: |run| run.memory_peak_kib().map(|kib| kib * 1024.0),
-        kept: |run| run.stats.as_ref()?.get("process_memory", "max").map(|kib| kib * 1024.0),
-    },
-    Figure {
-        name: "disk read",
-        key: "disk_read_bytes",
-        show: bytes,
-        of: |run| run.of(Metric::ProcessRead).sum(),
-        kept: |_| None,
-    },
-    Figure {
-        name: "disk written",
-        key: "disk_written_bytes",
-        show: bytes,
-        of: |run| run.of(Metric::ProcessWrite).sum(),
-        kept: |_| None,
-    },
-    Figure {
-        name: "net received",
-        key: "system_net_received_bytes",
-        show: bytes,
-        of: |run| run.of(Metric::NetRecv).sum(),
-        kept: |run| run.stats.as_ref()?.get("system_net_recv_bytes", "sum"),
-    },
-    Figure {
-        name: "net sent",
-        key: "system_net_sent_bytes",
-        show: bytes,
-        of: |run| run.of(Metric::NetSent).sum(),
-        kept: |run| run.stats.as_ref()?.get("system_net_sent_bytes", "sum"),
-    },
-];
+impl What {
+    /// Of a run that is compared.
+    fn of(self, run: &Recording, summary: &Summary) -> Option<f64> {
+        match self {
+            Self::WallTime => summary.duration_s(),
+            Self::CpuTime => summary.cpu_seconds(),
+            Self::MemoryPeak => Some(summary.memory_peak_kib()? * 1024.0),
+            Self::Mean(metric) => summary.of(metric).mean(),
+            Self::Sum(metric) => summary.of(metric).sum(),
+            Self::Cost => {
+                let context = past::context(&run.head, summary.clone(), 0, past::nobody());
+                Some(context.cost(None).current?.usd)
+            }
+        }
+    }
+
+    /// Of a run in the history, which keeps the usual statistics only.
+    fn kept(self, run: &Entry) -> Option<f64> {
+        let stat = |metric: Metric, aggregate: &str| {
+            let prefix = if metric.table() == MetricTable::Process { "process" } else { "system" };
+            run.stats.as_ref()?.get(&format!("{prefix}_{}", metric.column()), aggregate)
+        };
+        match self {
+            Self::WallTime => run.duration_s,
+            Self::CpuTime => Some(stat(Metric::ProcessCpu, "mean")? * run.duration_s?),
+            Self::MemoryPeak => Some(stat(Metric::ProcessMemory, "max")? * 1024.0),
+            Self::Mean(metric) => stat(metric, "mean"),
+            Self::Sum(metric) => stat(metric, "sum"),
+            Self::Cost => None,
+        }
+    }
+}
 
 /// A run's value, and how it differs from the first run's.
 #[derive(Serialize)]
@@ -107,53 +108,41 @@ struct Cell {
     is_beyond_spread: Option<bool>,
 }
 
-/// A figure of all runs.
-struct Compared {
-    name: &'static str,
-    key: &'static str,
-    show: fn(f64) -> String,
-    cells: Vec<Cell>,
-}
-
 /// Compares runs.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let runs = args.recordings.iter().map(|name| past::load(name)).collect::<Result<Vec<_>, _>>()?;
     let summaries: Vec<_> = runs.iter().map(Recording::summary).collect();
-    let earlier = earlier_runs(&runs);
-    let costs: Vec<Option<f64>> =
-        runs.iter().zip(&summaries).map(|(run, summary)| cost(run, summary)).collect();
-    let mut rows: Vec<Compared> = Vec::new();
+    let others = other_runs(&runs);
+    let jobs: Vec<_> = runs.iter().map(|run| Job::of(run, &others)).collect();
+    let mut rows: Vec<(&Figure, Vec<Cell>)> = Vec::new();
     for figure in &FIGURES {
-        let values: Vec<_> = summaries.iter().map(figure.of).collect();
-        let spread = spread(&earlier.iter().filter_map(figure.kept).collect::<Vec<_>>());
-        rows.push(Compared {
-            name: figure.name,
-            key: figure.key,
-            show: figure.show,
-            cells: cells(&values, spread),
-        });
-    }
-    if costs.iter().any(Option::is_some) {
-        rows.push(Compared { name: "cost", key: "cost_usd", show: human::usd, cells: cells(&costs, None) });
+        let values: Vec<_> =
+            runs.iter().zip(&summaries).map(|(run, summary)| figure.what.of(run, summary)).collect();
+        let spreads: Vec<_> = jobs.iter().map(|job| job.spread(figure.what)).collect();
+        // Where no price is known, there is nothing to say about cost.
+        if !matches!(figure.what, What::Cost) || values.iter().any(Option::is_some) {
+            rows.push((figure, cells(&values, &spreads)));
+        }
     }
     let names: Vec<String> =
         runs.iter().zip(&args.recordings).map(|(run, asked)| name_of(run, asked)).collect();
-    if args.json {
+    if args.format.json {
         let figures: serde_json::Map<String, serde_json::Value> =
-            rows.iter().map(|row| (row.key.to_owned(), json!(row.cells))).collect();
-        return show::json(&json!({ "runs": names, "earlier_runs": earlier.len(), "figures": figures }));
+            rows.iter().map(|(figure, cells)| (figure.key.to_owned(), json!(cells))).collect();
+        let earlier = jobs.iter().map(|job| job.earlier.len()).min();
+        return show::json(&json!({ "runs": names, "earlier_runs": earlier, "figures": figures }));
     }
-    show::text(&text(&names, &rows, earlier.len()))
+    show::text(&format!("{}\n{}\n", table(&names, &rows), legend(&jobs)))
 }
 
-fn text(names: &[String], rows: &[Compared], earlier: usize) -> String {
+fn table(names: &[String], rows: &[(&Figure, Vec<Cell>)]) -> Table {
     let heads = names.iter().enumerate().flat_map(|(number, name)| {
         let value = format!(">{}", show::one_line(name, 24));
         if number == 0 { vec![value] } else { vec![value, ">change".to_owned()] }
     });
     let heads: Vec<String> = std::iter::once(String::new()).chain(heads).collect();
     let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
-    for Compared { name, show, cells, .. } in rows {
+    for (Figure { name, show, .. }, cells) in rows {
         let mut row = vec![(*name).to_owned()];
         for (number, cell) in cells.iter().enumerate() {
             row.push(cell.value.map(show).unwrap_or_default());
@@ -166,19 +155,46 @@ fn text(names: &[String], rows: &[Compared], earlier: usize) -> String {
         }
         table.row(row);
     }
-    let spread = if earlier < ENOUGH_RUNS {
-        "no difference is marked: too few earlier runs of the job to know its spread".to_owned()
-    } else {
-        format!("* beyond the spread of {earlier} earlier runs of the job")
-    };
-    format!("{table}\n{spread}\n")
+    table
 }
 
-/// The values of a figure against the first of them.
-fn cells(values: &[Option<f64>], spread: Option<f64>) -> Vec<Cell> {
+/// What the mark means; `of_runs` are the jobs of the runs, in their order.
+fn legend(of_runs: &[Job]) -> String {
+    let is_enough = |job: &Job| job.earlier.len() >= ENOUGH_RUNS;
+    let is_marked = of_runs.first().is_some_and(is_enough) && of_runs.iter().skip(1).any(is_enough);
+    let mut jobs: Vec<&Job> = Vec::new();
+    for job in of_runs {
+        if jobs.iter().all(|other| other.name != job.name) {
+            jobs.push(job);
+        }
+    }
+    match (jobs.as_slice(), is_marked) {
+        ([_], false) => {
+            "no difference is marked: too few earlier runs of the job to know its spread".to_owned()
+        }
+        ([job], true) => format!("* beyond the spread of {} earlier runs of the job", job.earlier.len()),
+        (_, false) => {
+            "no difference is marked: too few earlier runs of the jobs to know the spread of both".to_owned()
+        }
+        (jobs, true) => {
+            let counted = jobs.iter().map(|job| {
+                let name = show::one_line(job.name.unwrap_or("no job"), 24);
+                let too_few = if is_enough(job) { "" } else { " (too few)" };
+                format!("{name} {}{too_few}", job.earlier.len())
+            });
+            let counted = counted.collect::<Vec<_>>().join(", ");
+            format!("* beyond the spread of both jobs, each by its own earlier runs: {counted}")
+        }
+    }
+}
+
+/// The values of a figure against the first of them, each with the spread of its job.
+fn cells(values: &[Option<f64>], spreads: &[Option<f64>]) -> Vec<Cell> {
     let first = values.first().copied().flatten();
-    let cell = |(number, value): (usize, &Option<f64>)| {
+    let first_spread = spreads.first().copied().flatten();
+    let cell = |(number, (value, spread)): (usize, (&Option<f64>, &Option<f64>))| {
         let both = first.zip(*value).filter(|_| number > 0);
+        let spread = first_spread.zip(*spread).map(|(first, spread)| first.max(spread));
         Cell {
             value: *value,
             change_percent: both
@@ -187,7 +203,25 @@ fn cells(values: &[Option<f64>], spread: Option<f64>) -> Vec<Cell> {
             is_beyond_spread: both.zip(spread).map(|((first, value), spread)| (value - first).abs() > spread),
         }
     };
-    values.iter().enumerate().map(cell).collect()
+    values.iter().zip(spreads).enumerate().map(cell).collect()
+}
+
+/// The job of a run, and what is known of it from others.
+struct Job<'a> {
+    name: Option<&'a str>,
+    earlier: Vec<&'a Entry>,
+}
+
+impl<'a> Job<'a> {
+    fn of(run: &'a Recording, others: &'a [Entry]) -> Self {
+        let name = run.head.run.as_ref().and_then(|run| run.job.as_deref());
+        let is_same = |entry: &&Entry| name.is_some() && entry.job.as_deref() == name;
+        Self { name, earlier: others.iter().filter(is_same).collect() }
+    }
+
+    fn spread(&self, what: What) -> Option<f64> {
+        spread(&self.earlier.iter().filter_map(|run| what.kept(run)).collect::<Vec<_>>())
+    }
 }
 
 /// How far apart runs of one job lie; `None` where there are too few to tell.
@@ -202,24 +236,15 @@ fn spread(values: &[f64]) -> Option<f64> {
     Some(variance.sqrt() * BEYOND)
 }
 
-/// Runs of the same jobs in the history that ended well, but for those that are compared.
-fn earlier_runs(runs: &[Recording]) -> Vec<Entry> {
-    let of = |recording: &Recording| recording.head.run.clone().unwrap_or_default();
-    let compared: Vec<_> = runs.iter().filter_map(|recording| of(recording).id).collect();
-    let jobs: Vec<_> = runs.iter().filter_map(|recording| of(recording).job).collect();
-    let entries = past::history().and_then(|history| history.list().ok()).unwrap_or_default().entries;
-    let counts = |entry: &Entry| {
-        entry.status == Some(Status::Finished)
-            && entry.job.as_ref().is_some_and(|job| jobs.contains(job))
-            && !compared.contains(&entry.id)
+/// Runs in the history that ended well, but for those that are compared.
+fn other_runs(runs: &[Recording]) -> Vec<Entry> {
+    let is_compared = |entry: &Entry| {
+        let mut ids = runs.iter().filter_map(|recording| recording.head.run.as_ref()?.id.as_ref());
+        ids.any(|id| *id == entry.id)
     };
-    entries.into_iter().filter(counts).collect()
-}
-
-/// What the run cost where it ran, by the catalogue in this program.
-fn cost(recording: &Recording, summary: &Summary) -> Option<f64> {
-    let context = past::context(&recording.head, summary.clone(), 0, past::nobody());
-    Some(context.cost(None).current?.usd)
+    let mut entries = past::history().and_then(|history| history.list().ok()).unwrap_or_default().entries;
+    entries.retain(|entry| entry.status == Some(Status::Finished) && !is_compared(entry));
+    entries
 }
 
 fn name_of(recording: &Recording, asked: &str) -> String {
@@ -239,15 +264,26 @@ mod tests {
     fn a_difference_is_marked_only_beyond_the_spread_of_enough_runs() {
         let spread = spread(&[10.0, 11.0, 12.0]);
         assert_eq!(spread, Some(2.0));
-        let cells = cells(&[Some(10.0), Some(12.0), Some(12.1), None], spread);
+        let cells = cells(&[Some(10.0), Some(12.0), Some(12.1), None], &[spread; 4]);
         let marks: Vec<_> = cells.iter().map(|cell| cell.is_beyond_spread).collect();
         assert_eq!(marks, [None, Some(false), Some(true), None]);
         assert_eq!(super::spread(&[1.0, 2.0]), None);
     }
 
     #[test]
+    fn a_difference_between_jobs_is_marked_only_beyond_the_spread_of_either() {
+        let mark = |first: Option<f64>, other: Option<f64>| {
+            cells(&[Some(10.0), Some(13.0)], &[first, other])[1].is_beyond_spread
+        };
+        assert_eq!(mark(Some(2.0), Some(2.5)), Some(true));
+        assert_eq!(mark(Some(2.0), Some(4.0)), Some(false));
+        assert_eq!(mark(Some(4.0), Some(2.0)), Some(false));
+        assert_eq!((mark(Some(2.0), None), mark(None, Some(2.0))), (None, None), "the other is not known");
+    }
+
+    #[test]
     fn per_cent_of_nothing_is_not_said() {
-        let cells = cells(&[Some(0.0), Some(5.0)], None);
+        let cells = cells(&[Some(0.0), Some(5.0)], &[None; 2]);
         assert_eq!((cells[1].change_percent, cells[1].is_beyond_spread), (None, None));
     }
 }

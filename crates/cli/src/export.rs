@@ -12,8 +12,8 @@ use crate::past;
 
 /// Writes a recording in another format.
 pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
-    let recording = past::load(&args.recording)?;
-    let unwritable = |error| Failure { code: 1, hint: None, ..Failure::output(&args.output, error) };
+    let recording = past::load(&args.which.recording)?;
+    let unwritable = |error| Failure::unwritable(&args.output, error);
     let mut output = Output::open(&args.output).map_err(unwritable)?;
     let options =
         CombinedOptions { bytes: args.bytes, human_names: args.human_names, ..CombinedOptions::default() };
@@ -25,10 +25,7 @@ pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
     };
     let written = match write(&mut output, &recording, format, &options) {
         Err(ExportError::Io { source }) => Err(source),
-        Err(error) => {
-            let hint = error.hint();
-            return Err(Failure::new(error, hint));
-        }
+        Err(error) => return Err(error.into()),
         Ok(()) => output.commit(),
     };
     match written {

@@ -5,7 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use resource_tracker::catalog::CatalogError;
+use resource_tracker::export::ExportError;
 use resource_tracker::history::HistoryError;
+use resource_tracker::recommend::RecommendError;
+use resource_tracker::recording::LoadError;
+use resource_tracker::stats::StatsError;
 use resource_tracker::wrap::WrapError;
 use thiserror::Error;
 
@@ -30,15 +34,19 @@ struct Unwritable {
 impl Failure {
     /// An output that the user named and that cannot be written: known before the job starts.
     pub fn output(path: &Path, source: io::Error) -> Self {
-        let error = Box::new(Unwritable { path: path.to_owned(), source });
         Self {
-            error,
             hint: Some("the job was not started; choose a place that can be written"),
             code: BEFORE_THE_JOB,
+            ..Self::unwritable(path, source)
         }
     }
 
-    /// The same for a command that starts no job, whose status would mean something else.
+    /// The same where there is no job.
+    pub fn unwritable(path: &Path, source: io::Error) -> Self {
+        Self::new(Unwritable { path: path.to_owned(), source }, None)
+    }
+
+    /// What `run` fails by, for a command that starts no job: its status would mean something else.
     pub fn without_a_job(error: WrapError) -> Self {
         Self { code: 1, ..Self::from(error) }
     }
@@ -55,11 +63,18 @@ impl From<CatalogError> for Failure {
     }
 }
 
-impl From<HistoryError> for Failure {
-    fn from(error: HistoryError) -> Self {
-        Self { hint: error.hint(), code: 1, error: Box::new(error) }
-    }
+/// Errors of the core that say what to do about them, and whose status is like any other's.
+macro_rules! from_core {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self { hint: error.hint(), code: 1, error: Box::new(error) }
+            }
+        })*
+    };
 }
+
+from_core!(ExportError, HistoryError, LoadError, RecommendError, StatsError);
 
 impl From<WrapError> for Failure {
     fn from(error: WrapError) -> Self {

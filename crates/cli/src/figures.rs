@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use resource_tracker::catalog::Settings;
 use resource_tracker::frame::CombinedOptions;
 use resource_tracker::human::{self, Scale};
 use resource_tracker::metric::{Metric, Table as MetricTable, Unit};
@@ -18,18 +17,15 @@ use crate::show::{self, Table};
 
 /// Shows statistics.
 pub fn stats(args: &StatsArgs) -> Result<u8, Failure> {
-    let recording = past::load(&args.recording)?;
+    let recording = past::load(&args.which.recording)?;
     let stats = if args.specs.is_empty() {
         recording.stats()
     } else {
         let combined = recording.combined(&CombinedOptions::default());
         compute(&combined.map_err(|error| Failure::new(error, None))?, &args.specs)
     };
-    let stats = stats.map_err(|error| {
-        let hint = error.hint();
-        Failure::new(error, hint)
-    })?;
-    if args.json {
+    let stats = stats?;
+    if args.format.json {
         return show::json(&json!({ "stats": stats }));
     }
     let mut table = Table::new(&["column", "statistic", ">value"]);
@@ -62,15 +58,16 @@ fn figure(column: &str, aggregate: &str, value: f64) -> String {
 
 /// Says what to ask for.
 pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
-    let recording = past::load(&args.recording)?;
-    let settings = if args.offline { Settings::offline() } else { Settings::from_env() };
-    let context = past::context(&recording.head, recording.summary(), args.history, settings);
-    let advice = context.advice.clone().map_err(|error| {
-        let hint = error.hint();
-        Failure::new(error, hint)
-    })?;
+    let recording = past::load(&args.which.recording)?;
+    let context = past::context(
+        &recording.head,
+        recording.summary(),
+        args.context.history,
+        args.context.network.catalog(),
+    );
+    let advice = context.advice.clone()?;
     let cost = context.cost(context.server());
-    if args.json {
+    if args.format.json {
         return show::json(&json!({
             "resources": advice.resources,
             "ask": advice.to_ask(),

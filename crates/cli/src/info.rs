@@ -39,7 +39,7 @@ struct SourceState {
 pub fn info(args: &InfoArgs) -> Result<u8, Failure> {
     let root = Arc::new(Root::host().map_err(|error| Failure::new(error, Some("is /proc mounted?")))?);
     let mut discovery = Discovery::from_env();
-    discovery.offline |= args.offline;
+    discovery.offline |= args.network.offline;
     let found = discovery.run();
     let (counter, refused) = TreeCounter::for_future_child(&root, CpuSource::Best);
     let mut sources = sources(&root);
@@ -56,7 +56,7 @@ pub fn info(args: &InfoArgs) -> Result<u8, Failure> {
         cpu_source: counter.as_ref().map_or(Backend::BEST.name(), TreeCounter::name),
         sources,
     };
-    if args.json { show::json(&info) } else { show::text(&text(&info)) }
+    if args.format.json { show::json(&info) } else { show::text(&text(&info)) }
 }
 
 fn sources(root: &Arc<Root>) -> Vec<SourceState> {

@@ -11,7 +11,7 @@ use resource_tracker::allocation::allocation;
 use resource_tracker::cloud::{self, CloudInfo};
 use resource_tracker::config::Config;
 use resource_tracker::error::with_causes;
-use resource_tracker::history::{self, Entry, History};
+use resource_tracker::history::{Entry, History};
 use resource_tracker::host;
 use resource_tracker::metric::Table;
 use resource_tracker::output::{self, Output};
@@ -27,6 +27,7 @@ use resource_tracker::wrap::Done;
 
 use crate::args::RecordArgs;
 use crate::failure::Failure;
+use crate::past;
 use crate::report;
 use crate::sinks::{RowFormat, RowSink};
 
@@ -35,6 +36,8 @@ pub struct Keeper {
     config: Config,
     offline: bool,
     keep_runs: usize,
+    /// Runs that the report counts in beside this one.
+    earlier_runs: usize,
     /// Somebody wants to know how it went, whether it is kept or not.
     is_told: bool,
     run: Run,
@@ -75,7 +78,7 @@ impl Keeper {
             tags: args.tags.iter().cloned().collect(),
             ..Run::default()
         };
-        let history = history::default_directory(|name| std::env::var_os(name)).map(History::at);
+        let history = past::own_history();
         let place = match (&args.output, args.no_save, &history) {
             (Some(path), ..) => {
                 let output = Output::open(path).map_err(|error| Failure::output(path, error))?;
@@ -97,6 +100,7 @@ impl Keeper {
             config: args.config(),
             offline: args.offline,
             keep_runs: args.keep_runs,
+            earlier_runs: args.history,
             is_told: !args.quiet,
             run,
             place,
@@ -159,7 +163,7 @@ impl Keeper {
         let mut kept = Kept { head, recording: None, report: None, notes };
         let Some(rows) = self.rows else { return Some(kept) };
         if let Some((output, path)) = self.report {
-            match report::write(output, &rows, &kept.head) {
+            match report::write(output, &rows, &kept.head, self.earlier_runs) {
                 Ok(()) => kept.report = Some(path),
                 Err(error) => {
                     kept.notes.push(format!("the report `{}` cannot be written: {error}", path.display()));

@@ -194,21 +194,27 @@ impl Screen {
 
     /// The whole terminal is the job's again.
     fn give_back(&mut self) {
-        let Some(lines) = self.lines.take() else { return };
-        self.write("\u{1b}7\u{1b}[r\u{1b}8");
-        self.stale = Some(lines);
-        self.clear_stale();
+        if self.release() {
+            self.clear_stale();
+        }
     }
 
     /// The same for a job that draws on all of it, and must not lose what it has drawn there: it is told to draw anew.
     /// When it leaves, the screen from before comes back, our line with it.
     fn hand_over(&mut self) {
-        let Some(lines) = self.lines.take() else { return };
-        self.write("\u{1b}7\u{1b}[r\u{1b}8");
-        self.stale = Some(lines);
-        if let Ok(group) = tcgetpgrp(&self.terminal) {
+        if self.release()
+            && let Ok(group) = tcgetpgrp(&self.terminal)
+        {
             let _ = rustix::process::kill_process_group(group, Signal::WINCH);
         }
+    }
+
+    /// Lifts the scroll region; whether there was one. What we wrote below it is still there.
+    fn release(&mut self) -> bool {
+        let Some(lines) = self.lines.take() else { return false };
+        self.write("\u{1b}7\u{1b}[r\u{1b}8");
+        self.stale = Some(lines);
+        true
     }
 
     fn clear_stale(&mut self) {

@@ -35,7 +35,8 @@ pub fn history() -> Option<History> {
     Some(history)
 }
 
-fn own_history() -> Option<History> {
+/// The same, as it is.
+pub fn own_history() -> Option<History> {
     history::default_directory(|name| std::env::var_os(name)).map(History::at)
 }
 
@@ -70,14 +71,10 @@ fn load_with_path(name: &str) -> Result<(Recording, PathBuf), Failure> {
     let path = Path::new(name);
     let is_file = path.exists() && !path.is_dir();
     let path = if is_file { path.to_owned() } else { in_history(name)? };
-    let failed = |error: LoadError| {
-        let hint = error.hint();
-        Failure::new(error, hint)
-    };
-    let file = File::open(&path).map_err(|source| failed(LoadError::Open { path: path.clone(), source }))?;
+    let file = File::open(&path).map_err(|source| LoadError::Open { path: path.clone(), source })?;
     let reader = BufReader::with_capacity(64 << 10, Watched::new(file, &path));
     let recording = Recording::read(reader);
-    let recording = recording.map_err(|source| failed(LoadError::Content { path: path.clone(), source }))?;
+    let recording = recording.map_err(|source| LoadError::Content { path: path.clone(), source })?;
     Ok((recording, path))
 }
 
@@ -145,7 +142,7 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
     if listing.damaged > 0 {
         show::warning(&format!("{} runs could not be read", listing.damaged));
     }
-    if args.json {
+    if args.format.json {
         return show::json(&json!({ "runs": entries }));
     }
     if entries.is_empty() {
@@ -173,7 +170,7 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
 
 /// Shows a run as its summary did.
 pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
-    let (recording, path) = load_with_path(&args.recording)?;
+    let (recording, path) = load_with_path(&args.which.recording)?;
     let context = context(&recording.head, recording.summary(), 5, nobody());
     let trends = trends(&recording);
     let notes = recording.head.run.as_ref().map(|run| run.notes.clone()).unwrap_or_default();
@@ -185,7 +182,7 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
         report: None,
         notes: &notes,
     };
-    if args.json { show::json(&account.json()) } else { show::text(&account.text(Style::of_stdout())) }
+    if args.format.json { show::json(&account.json()) } else { show::text(&account.text(Style::of_stdout())) }
 }
 
 fn trends(recording: &Recording) -> Trends {
@@ -219,7 +216,7 @@ pub fn rm(args: &RmArgs) -> Result<u8, Failure> {
     for id in &ids {
         history.remove(id)?;
     }
-    if args.json {
+    if args.format.json {
         return show::json(&json!({ "removed": ids }));
     }
     let lines: Vec<_> = ids.iter().map(|id| format!("removed {id}\n")).collect();

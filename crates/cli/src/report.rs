@@ -17,20 +17,18 @@ use crate::failure::Failure;
 use crate::past;
 use crate::show;
 
-/// Earlier runs of the job that the report of `run` counts in.
-const EARLIER_RUNS: usize = 5;
-
 /// Writes a recording as a page.
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
-    let recording = past::load(&args.recording)?;
-    let path =
-        args.output.clone().unwrap_or_else(|| PathBuf::from(file_name(&recording.head, &args.recording)));
-    let failed = |error| Failure { code: 1, hint: None, ..Failure::output(&path, error) };
+    let recording = past::load(&args.which.recording)?;
+    let path = args
+        .output
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(file_name(&recording.head, &args.which.recording)));
+    let failed = |error| Failure::unwritable(&path, error);
     let mut output = Output::open(&path).map_err(failed)?;
-    let settings = if args.offline { Settings::offline() } else { Settings::from_env() };
-    let html = page(&recording, settings, args.history);
+    let html = page(&recording, args.context.network.catalog(), args.context.history);
     output.write_all(html.as_bytes()).and_then(|()| output.commit()).map_err(failed)?;
-    if path != Path::new("-") && args.json {
+    if path != Path::new("-") && args.format.json {
         show::json(&serde_json::json!({ "report": path }))?;
     } else if path != Path::new("-") {
         show::path(&path);
@@ -42,9 +40,9 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
 }
 
 /// Writes the report of a run that has just ended.
-pub fn write(mut output: Output, rows: &Rows, head: &Head) -> io::Result<()> {
+pub fn write(mut output: Output, rows: &Rows, head: &Head, earlier_runs: usize) -> io::Result<()> {
     let recording = rows.recording(head.clone())?;
-    output.write_all(page(&recording, past::nobody(), EARLIER_RUNS).as_bytes())?;
+    output.write_all(page(&recording, past::nobody(), earlier_runs).as_bytes())?;
     output.commit()
 }
 

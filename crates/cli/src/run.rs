@@ -9,7 +9,7 @@ use resource_tracker::sys;
 use resource_tracker::wrap::{self, Beside, Done};
 
 use crate::account::Account;
-use crate::args::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs, SystemArgs};
+use crate::args::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs};
 use crate::failure::Failure;
 use crate::keep::Keeper;
 use crate::live::Live;
@@ -118,13 +118,7 @@ struct Nobody;
 
 /// Prints rows of a process.
 pub fn process(args: &ProcessArgs) -> Result<u8, Failure> {
-    let config = Config {
-        children: !args.no_children,
-        track_system: false,
-        interval: args.print.interval,
-        backend: args.print.backend,
-        ..Config::default()
-    };
+    let config = Config { children: !args.scope.no_children, track_system: false, ..args.print.config() };
     let nobody = || Failure::new(Nobody, Some("name a process with --pid"));
     let pid = args.pid.or_else(sys::parent_id).ok_or_else(nobody)?;
     wrap::attach(pid, config, printer(&args.print, Table::Process)?, &mut ())
@@ -133,10 +127,9 @@ pub fn process(args: &ProcessArgs) -> Result<u8, Failure> {
 }
 
 /// Prints rows of the machine.
-pub fn system(args: &SystemArgs) -> Result<u8, Failure> {
-    let PrintArgs { interval, backend, .. } = args.print;
-    let config = Config { track_processes: false, interval, backend, ..Config::default() };
-    wrap::watch_machine(config, printer(&args.print, Table::System)?).map_err(Failure::without_a_job)?;
+pub fn system(args: &PrintArgs) -> Result<u8, Failure> {
+    let config = Config { track_processes: false, ..args.config() };
+    wrap::watch_machine(config, printer(args, Table::System)?).map_err(Failure::without_a_job)?;
     Ok(0)
 }
 

@@ -15,9 +15,8 @@ pub fn servers(args: &ServersArgs) -> Result<u8, Failure> {
     let mut query = Query::new(args.cpu, args.memory).top(args.n);
     (query.gpu, query.vram_mb) = (args.gpu, args.vram);
     let query = with_filters(query, &args.filters)?;
-    let settings = if args.offline { Settings::offline() } else { Settings::from_env() };
-    let answer = Catalog::new(settings).servers(&query)?;
-    if args.json { show::json(&answer) } else { show::text(&table(&answer)) }
+    let answer = Catalog::new(args.network.catalog()).servers(&query)?;
+    if args.format.json { show::json(&answer) } else { show::text(&table(&answer)) }
 }
 
 fn with_filters(mut query: Query, args: &FilterArgs) -> Result<Query, Failure> {
@@ -121,7 +120,7 @@ pub fn catalog(command: &CatalogCommand) -> Result<u8, Failure> {
             let report = catalog::update(&Settings::from_env(), &args.regions, &mut |step| {
                 show::progress(&step.to_string());
             })?;
-            if args.json {
+            if args.format.json {
                 return show::json(&report);
             }
             show::text(if report.changed {

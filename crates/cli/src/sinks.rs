@@ -55,9 +55,7 @@ impl RowSink {
         self.left = Some(rows.unwrap_or(u64::MAX));
         self
     }
-}
 
-impl RowSink {
     /// A reader that has stopped reading must not hold up the recording, nor the end of the job.
     fn write_beside_a_job(&mut self) -> io::Result<()> {
         if self.is_stuck {

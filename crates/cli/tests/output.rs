@@ -82,7 +82,7 @@ const RUNS: [Made; 6] = [
     },
 ];
 
-fn recording(run: &Made) -> Value {
+fn recording(job: &str, run: &Made) -> Value {
     let rows = run.rows.iter().enumerate();
     let at = |number: usize| run.start_time + f64::from(u32::try_from(number).unwrap()) + 1.0;
     let process: Vec<Value> = rows
@@ -130,7 +130,7 @@ fn recording(run: &Made) -> Value {
         },
         "cloud_info": { "vendor": "aws", "instance_type": "m5.xlarge", "region": "eu-west-1", "discovery_time": 0.1 },
         "run": {
-            "id": run.id, "job": "train", "command": ["python", "train.py", "\u{1b}[31mred"], "host": "box",
+            "id": run.id, "job": job, "command": ["python", "train.py", "\u{1b}[31mred"], "host": "box",
             "tags": { "team": "vision" }, "status": run.status, "cpu_source": "perf", "coverage": 1.0,
             "exit_code": if killed { Value::Null } else { json!(0) }, "signal": if killed { json!(9) } else { Value::Null },
             "oom_kills": if killed { json!({ "processes": 1, "certain": true }) } else { Value::Null },
@@ -142,16 +142,22 @@ fn recording(run: &Made) -> Value {
 /// A home with these runs in its history.
 fn home_with_runs() -> tempfile::TempDir {
     let home = open_folder();
-    let history = home.path().join("data/resource-tracker");
+    keep(home.path(), "train", &RUNS);
+    home
+}
+
+/// Puts runs of a job into the history.
+fn keep(home: &Path, job: &str, runs: &[Made]) {
+    let history = home.join("data/resource-tracker");
     fs::create_dir_all(&history).unwrap();
-    for run in &RUNS {
-        let recording = recording(run);
+    for run in runs {
+        let recording = recording(job, run);
         fs::write(history.join(format!("{}.json.gz", run.id)), recording.to_string()).unwrap();
         let count = f64::from(u32::try_from(run.rows.len()).unwrap());
         let mean = run.rows.iter().map(|(cpu, _)| cpu).sum::<f64>() / count;
         let peak = run.rows.iter().map(|(_, memory)| memory * 1.01).fold(0.0, f64::max);
         let entry = json!({
-            "id": run.id, "job": "train", "command": recording["run"]["command"], "status": run.status,
+            "id": run.id, "job": job, "command": recording["run"]["command"], "status": run.status,
             "exit_code": recording["run"]["exit_code"], "start_time": run.start_time, "duration_s": count,
             "stats": {
                 "process_cpu_usage": { "mean": mean, "max": 1.5 }, "process_memory": { "mean": peak, "max": peak },
@@ -163,7 +169,6 @@ fn home_with_runs() -> tempfile::TempDir {
         });
         fs::write(history.join(format!("{}.run", run.id)), entry.to_string()).unwrap();
     }
-    home
 }
 
 /// Holds text against the snapshot of that name.
@@ -251,6 +256,28 @@ fn what_the_history_says() {
 }
 
 #[test]
+fn runs_of_different_jobs_are_compared_by_the_spread_of_each() {
+    let home = open_folder();
+    keep(home.path(), "train", &RUNS[..4]);
+    let alike = |id| Made { id, ..RUNS[4] };
+    keep(home.path(), "slow", &["c10000000007", "c20000000008", "c30000000009", "c40000000010"].map(alike));
+    keep(home.path(), "new", &[alike("d10000000011")]);
+    check(
+        "compare",
+        shown(
+            home.path(),
+            &[
+                "compare a1 c1",
+                "compare a1 a2 c1",
+                "compare a1 c1 d1",
+                "compare a1 d1",
+                "compare a1 d1 --json",
+            ],
+        ),
+    );
+}
+
+#[test]
 fn runs_are_removed_by_name_by_job_and_by_age() {
     let home = home_with_runs();
     check(
@@ -286,7 +313,10 @@ fn wrong_usage_and_wrong_files_say_what_is_wrong_and_what_to_do() {
     write("binary.gz", b"\x1f\x8b\x08\x00garbage");
     write(
         "no-rows.json",
-        recording(&Made { rows: &RUNS[0].rows[..1], ..RUNS[0] }).to_string().replace("4242", "-1").as_bytes(),
+        recording("train", &Made { rows: &RUNS[0].rows[..1], ..RUNS[0] })
+            .to_string()
+            .replace("4242", "-1")
+            .as_bytes(),
     );
     check(
         "errors",
@@ -442,28 +472,6 @@ fn settings_come_from_the_option_then_the_variable_then_the_project_then_the_use
     }
     text += &shown(home.path(), &["list"]);
     check("config", text);
-}
-
-#[test]
-fn a_projects_file_counts_below_it_in_the_same_repository_and_only_from_its_owner() {
-    let home = open_folder();
-    let below = home.path().join("project/a/b");
-    fs::create_dir_all(&below).unwrap();
-    let file = home.path().join("project/resource-tracker.toml");
-    fs::write(&file, "interval = 9\n").unwrap();
-    let interval = |folder: &Path| {
-        let output = tracker(home.path()).current_dir(folder).args(["config", "--json"]).output().unwrap();
-        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-        json["settings"][0]["value"].as_str().unwrap().to_owned()
-    };
-    assert_eq!(interval(&home.path().join("project")), "9");
-    assert_eq!(interval(&below), "1", "no repository: only the folder itself counts");
-    fs::create_dir(home.path().join("project/.git")).unwrap();
-    assert_eq!(interval(&below), "9");
-    if support::is_root() {
-        std::os::unix::fs::chown(&file, Some(support::NOBODY), None).unwrap();
-        assert_eq!(interval(&below), "1", "somebody else's file");
-    }
 }
 
 /// The summary with its figures replaced: `12.5 MiB` becomes `# B`.

@@ -80,6 +80,23 @@ fn a_recording_becomes_a_page_named_after_the_job_beside_its_earlier_runs() {
 }
 
 #[test]
+fn the_page_of_a_run_counts_in_as_many_earlier_runs_as_were_asked_for() {
+    let (folder, ear) = (open_folder(), Ear::new());
+    let page = |options: &[&str]| {
+        let arguments = ["run", "-q", "-i", "0.05", "-j", "train", "--report", "page.html"];
+        let output = run(folder.path(), &ear, &[&arguments[..], options, &["--", "sleep", "0.15"]].concat());
+        assert!(output.status.success(), "{}", text(&output));
+        fs::read_to_string(folder.path().join("page.html")).unwrap()
+    };
+    assert!(page(&[]).contains("There are no earlier runs of this job"));
+    page(&[]);
+    page(&[]);
+    assert!(page(&[]).contains("3 earlier runs</th>"));
+    assert!(page(&["--history", "2"]).contains("2 earlier runs</th>"));
+    assert!(page(&["--history", "0"]).contains("There are no earlier runs of this job"));
+}
+
+#[test]
 fn a_page_goes_to_standard_output_or_says_why_it_cannot_be_written() {
     let (folder, ear) = (open_folder(), Ear::new());
     run(folder.path(), &ear, &["run", "-q", "-o", "run.json.gz", "--", "true"]);

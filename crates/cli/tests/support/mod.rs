@@ -22,6 +22,11 @@ pub fn tracker(home: &Path) -> Command {
     command
 }
 
+/// Runs a job under it.
+pub fn run(home: &Path, options: &[&str], command: &[&str]) -> Output {
+    tracker(home).arg("run").args(options).arg("--").args(command).output().unwrap()
+}
+
 /// An interpreter that every user may run; a shim that starts it would be a part of the job.
 pub fn python() -> String {
     fs::canonicalize("/usr/bin/python3").expect("Debian's python3").to_str().unwrap().to_owned()
