@@ -68,14 +68,6 @@ impl Root {
         Ok(buffer)
     }
 
-    /// As text; `None` where there is none, or none that can be read.
-    #[must_use]
-    pub fn text(&self, path: &str) -> Option<String> {
-        let mut buffer = Vec::new();
-        let bytes = self.read(path, &mut buffer).ok()?;
-        Some(String::from_utf8_lossy(bytes).trim().to_owned())
-    }
-
     /// A file to be read again and again.
     ///
     /// # Errors
@@ -99,19 +91,6 @@ impl Root {
         buffer: &'b mut Vec<u8>,
     ) -> Result<&'b [u8], SourceError> {
         self.read(&kept.0, buffer)
-    }
-
-    /// Names in a directory, unsorted; empty where it does not exist.
-    #[must_use]
-    pub fn names(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
-        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-    }
-
-    /// Whether a path exists.
-    #[must_use]
-    pub fn exists(&self, path: &str) -> bool {
-        fs::symlink_metadata(path).is_ok()
     }
 
     /// The path on this machine's disk.
