@@ -3,7 +3,7 @@
 //! What only Linux's own backend asks for (lists of processes, kept descriptors, recorded trees) is not here.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::SourceError;
 
@@ -50,6 +50,14 @@ impl Root {
     /// None here.
     pub const fn host_as_guest() -> Result<Self, SourceError> {
         Ok(Self)
+    }
+
+    /// A recorded tree: those are read on Linux.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn recorded(tree: &Path) -> Result<Self, SourceError> {
+        Err(SourceError::Unsupported { path: tree.to_owned() })
     }
 
     #[expect(clippy::unused_self, reason = "as Linux's")]
