@@ -297,7 +297,7 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
 type Started = (Tracker, Rows, Run, Signals);
 
 fn start(orders: &Orders, config: Config) -> Result<Started, String> {
-    let signals = Signals::receive().map_err(|error| error.to_string())?;
+    let signals = Signals::receive(&[], false).map_err(|error| error.to_string())?;
     let run = Run {
         id: Some(orders.id.clone()),
         command: command_of(orders.pid),

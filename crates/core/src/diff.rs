@@ -192,16 +192,6 @@ fn set_pressure(set: &mut impl FnMut(Metric, Option<f64>), before: &Snapshot, af
     set(Metric::TrackerMemory, after.own.rss_kib.map(count));
 }
 
-/// Cells that a driver gives.
-const GPU: [Metric; 6] = [
-    Metric::ProcessGpu,
-    Metric::ProcessVram,
-    Metric::ProcessGpus,
-    Metric::SystemGpu,
-    Metric::SystemVram,
-    Metric::SystemGpus,
-];
-
 /// Two rows that follow each other as one: growth adds up, levels are the later ones, rates are over both.
 #[must_use]
 pub fn join(first: &Row, second: &Row) -> Row {
@@ -215,7 +205,7 @@ pub fn join(first: &Row, second: &Row) -> Row {
                 (one, other) => one.or(other),
             },
             // A driver may not have answered yet in a short last part.
-            (Kind::Gauge, (one, other)) if GPU.contains(&metric) => other.or(one),
+            (Kind::Gauge, (one, other)) if Metric::OF_ALL_GPUS.contains(&metric) => other.or(one),
             (Kind::Gauge, (_, other)) => other,
         };
         joined.set(metric, cell);

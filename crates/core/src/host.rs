@@ -44,26 +44,22 @@ pub fn look_at_once(root: &Root, pid: &str) -> Host {
 
 /// Systems other than Linux set no limits that we know of.
 #[cfg(not(target_os = "linux"))]
-fn look_at_limits(_root: &Root, _pid: &str) -> Host {
+fn look_at_limits(root: &Root, _pid: &str) -> Host {
+    let (vcpus, memory_mib) = size(root);
+    Host { os: if cfg!(windows) { "win32" } else { "darwin" }, vcpus, memory_mib, ..Host::default() }
+}
+
+/// CPUs that are on line, and MiB of memory.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn size(_root: &Root) -> (Option<u32>, Option<f64>) {
     let cpus = std::thread::available_parallelism().ok();
-    Host {
-        os: if cfg!(windows) { "win32" } else { "darwin" },
-        vcpus: cpus.and_then(|cpus| u32::try_from(cpus.get()).ok()),
-        memory_mib: crate::source::sysinfo::total_memory_kib().map(mib_of_kib),
-        ..Host::default()
-    }
+    let vcpus = cpus.and_then(|cpus| u32::try_from(cpus.get()).ok());
+    (vcpus, crate::source::sysinfo::total_memory_kib().map(mib_of_kib))
 }
 
 #[cfg(target_os = "linux")]
 fn look_at_limits(root: &Root, pid: &str) -> Host {
-    let mut buffer = Vec::new();
-    let vcpus = root
-        .read("/proc/stat", &mut buffer)
-        .ok()
-        .and_then(|text| parse_stat(text).ok())
-        .map(|stat| stat.cpus);
-    let meminfo = root.read("/proc/meminfo", &mut buffer).ok().and_then(|text| parse_meminfo(text).ok());
-    let memory_mib = meminfo.and_then(|meminfo| meminfo.total_kib).map(mib_of_kib);
+    let (vcpus, memory_mib) = size(root);
     let limits = read_limits(root, pid);
     let all = vcpus.map(f64::from);
     // A set of all CPUs is no limit.
@@ -82,6 +78,15 @@ fn look_at_limits(root: &Root, pid: &str) -> Host {
         memory_limit_mib: memory_limit_mib.filter(|limit| memory_mib.is_none_or(|all| *limit < all)),
         gpus: Inventory::default(),
     }
+}
+
+/// CPUs that are on line, and MiB of memory.
+#[cfg(target_os = "linux")]
+pub(crate) fn size(root: &Root) -> (Option<u32>, Option<f64>) {
+    let mut buffer = Vec::new();
+    let stat = root.read("/proc/stat", &mut buffer).ok().and_then(|text| parse_stat(text).ok());
+    let meminfo = root.read("/proc/meminfo", &mut buffer).ok().and_then(|text| parse_meminfo(text).ok());
+    (stat.map(|stat| stat.cpus), meminfo.and_then(|meminfo| meminfo.total_kib).map(mib_of_kib))
 }
 
 #[cfg(target_os = "linux")]

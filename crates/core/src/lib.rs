@@ -40,7 +40,6 @@ pub mod record;
 pub mod recording;
 pub mod recover;
 pub mod report;
-#[cfg_attr(not(target_os = "linux"), path = "elsewhere/root.rs")]
 pub mod root;
 pub mod sampler;
 pub mod session;

@@ -284,6 +284,16 @@ impl Metric {
     /// Those that a row has for every GPU.
     pub const PER_GPU: &'static [Self] = Self::ALL.split_at(FIRST_OF_GPU).1;
 
+    /// Those that drivers give for all GPUs together.
+    pub const OF_ALL_GPUS: [Self; 6] = [
+        Self::ProcessGpu,
+        Self::ProcessVram,
+        Self::ProcessGpus,
+        Self::SystemGpu,
+        Self::SystemVram,
+        Self::SystemGpus,
+    ];
+
     /// Looks a column up by its table and name.
     #[must_use]
     pub fn find(table: Table, column: &str) -> Option<Self> {

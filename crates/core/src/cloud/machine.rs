@@ -1,11 +1,14 @@
 //! The size of this machine, to find its instance type where the vendor does not tell.
 //!
-//! In:  a directory that stands for `/`: `proc/stat`, `proc/meminfo`, `sys/block`.
+//! In:  a directory that stands for `/`: its `/proc`, and `/sys/block`.
 //! Out: [`Machine`], and the one instance type of a vendor that has these sizes.
 //! Not here: what a container may use of it; an instance type is about the whole machine.
 
 use std::collections::BTreeSet;
 use std::path::Path;
+
+use crate::host;
+use crate::root::Root;
 
 /// What is compared with the catalogue.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,14 +24,15 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads the sizes below a root, `None` when CPUs or memory cannot be read.
+    /// Reads the sizes below a root, `None` when CPUs or memory cannot be read: so where there is no `/proc`.
     #[must_use]
     pub fn read(root: &Path) -> Option<Self> {
-        let text = |path: &str| std::fs::read_to_string(root.join(path)).ok();
+        let root = Root::recorded(root).ok()?;
+        let (vcpus, memory_mib) = host::size(&root);
         Some(Self {
-            vcpus: parse_vcpus(&text("proc/stat")?)?,
-            memory_mib: parse_memory_mib(&text("proc/meminfo")?)?,
-            disks_gb: disks_gb(root),
+            vcpus: vcpus.filter(|count| *count > 0)?,
+            memory_mib: memory_mib?,
+            disks_gb: disks_gb(&root),
             architecture: if std::env::consts::ARCH == "aarch64" { "arm64" } else { std::env::consts::ARCH },
         })
     }
@@ -47,30 +51,12 @@ impl Machine {
     }
 }
 
-/// Lines `cpu0`, `cpu1`, … of `/proc/stat`.
-fn parse_vcpus(text: &str) -> Option<u32> {
-    let is_cpu = |line: &&str| {
-        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
-    };
-    u32::try_from(text.lines().filter(is_cpu).count()).ok().filter(|count| *count > 0)
-}
-
-fn parse_memory_mib(text: &str) -> Option<f64> {
-    let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?.trim();
-    kib.parse::<u32>().ok().map(|kib| f64::from(kib) / 1024.0)
-}
-
 /// Disks that a cloud rents out; `size` counts 512 bytes whatever the disk's own sectors are.
-fn disks_gb(root: &Path) -> BTreeSet<u64> {
-    let disk = |name: &str| ["vd", "sd", "xvd", "nvme"].iter().any(|prefix| name.starts_with(prefix));
-    std::fs::read_dir(root.join("sys/block"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| disk(&entry.file_name().to_string_lossy()))
-        .filter_map(|entry| {
-            std::fs::read_to_string(entry.path().join("size")).ok()?.trim().parse::<u64>().ok()
-        })
+fn disks_gb(root: &Root) -> BTreeSet<u64> {
+    let disk = |name: &String| ["vd", "sd", "xvd", "nvme"].iter().any(|prefix| name.starts_with(prefix));
+    let disks = root.names("/sys/block").into_iter().filter(disk);
+    disks
+        .filter_map(|name| root.text(&format!("/sys/block/{name}/size"))?.parse::<u64>().ok())
         .map(|sectors| sectors / 1_000_000 * 512 / 1000)
         .filter(|gb| *gb > 0)
         .collect()
@@ -81,6 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(target_os = "linux")]
     fn sizes_are_read_below_the_root() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
@@ -89,7 +76,10 @@ mod tests {
             std::fs::write(path, text).unwrap();
         };
         assert_eq!(Machine::read(root.path()), None);
-        write("proc/stat", "cpu  1 2 3\ncpu0 1 2 3\ncpu1 1 2 3\nintr 5\n");
+        write(
+            "proc/stat",
+            "cpu  2 4 6 8 0 0 0 0\ncpu0 1 2 3 4 0 0 0 0\ncpu1 1 2 3 4 0 0 0 0\nintr 5\nprocesses 7\n",
+        );
         write("proc/meminfo", "MemTotal:        3911304 kB\nMemFree: 1 kB\n");
         write("sys/block/sda/size", "80003072\n");
         write("sys/block/loop0/size", "999999999\n");

@@ -3,7 +3,7 @@
 //! What only Linux's own backend asks for (lists of processes, kept descriptors, recorded trees) is not here.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::SourceError;
 
@@ -52,6 +52,14 @@ impl Root {
         Ok(Self)
     }
 
+    /// A recorded tree: those are read on Linux.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn recorded(tree: &Path) -> Result<Self, SourceError> {
+        Err(SourceError::Unsupported { path: tree.to_owned() })
+    }
+
     #[expect(clippy::unused_self, reason = "as Linux's")]
     pub(crate) fn note(&self, _access: impl FnOnce() -> Access) {}
 
@@ -66,14 +74,6 @@ impl Root {
             _ => SourceError::Io { path: path.into(), source },
         })?;
         Ok(buffer)
-    }
-
-    /// As text; `None` where there is none, or none that can be read.
-    #[must_use]
-    pub fn text(&self, path: &str) -> Option<String> {
-        let mut buffer = Vec::new();
-        let bytes = self.read(path, &mut buffer).ok()?;
-        Some(String::from_utf8_lossy(bytes).trim().to_owned())
     }
 
     /// A file to be read again and again.
@@ -99,19 +99,6 @@ impl Root {
         buffer: &'b mut Vec<u8>,
     ) -> Result<&'b [u8], SourceError> {
         self.read(&kept.0, buffer)
-    }
-
-    /// Names in a directory, unsorted; empty where it does not exist.
-    #[must_use]
-    pub fn names(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
-        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-    }
-
-    /// Whether a path exists.
-    #[must_use]
-    pub fn exists(&self, path: &str) -> bool {
-        fs::symlink_metadata(path).is_ok()
     }
 
     /// The path on this machine's disk.

@@ -115,19 +115,10 @@ const PLOTS: [Definition; 8] = [
     },
 ];
 
-const GPU: [Metric; 6] = [
-    Metric::ProcessGpu,
-    Metric::ProcessVram,
-    Metric::ProcessGpus,
-    Metric::SystemGpu,
-    Metric::SystemVram,
-    Metric::SystemGpus,
-];
-
 /// Whether the machine has a GPU, or one was seen at work.
 pub(super) fn has_gpu(server_info: Option<&Map<String, Value>>, summary: &Summary) -> bool {
     number(server_info, "gpu_count").is_some_and(|count| count > 0.0)
-        || GPU.iter().any(|metric| summary.of(*metric).max().is_some_and(|max| max > 0.0))
+        || Metric::OF_ALL_GPUS.iter().any(|metric| summary.of(*metric).max().is_some_and(|max| max > 0.0))
 }
 
 /// A positive number of `server_info`.
@@ -151,8 +142,9 @@ pub(super) fn timeline(recording: &Recording) -> Option<Timeline> {
 /// The charts for which something was measured.
 pub(super) fn plots(recording: &Recording, summary: &Summary, timeline: &Timeline) -> Vec<Plot> {
     let gpu = has_gpu(recording.head.server_info.as_ref(), summary);
-    let wanted =
-        PLOTS.iter().filter(|plot| gpu || !plot.lines.iter().any(|(metric, _)| GPU.contains(metric)));
+    let wanted = PLOTS
+        .iter()
+        .filter(|plot| gpu || !plot.lines.iter().any(|(metric, _)| Metric::OF_ALL_GPUS.contains(metric)));
     let mut plots = Vec::new();
     for Definition { id, title, scale, lines } in wanted {
         let lines =

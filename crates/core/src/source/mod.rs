@@ -11,7 +11,7 @@ use crate::follow::{FollowedJob, Found, Started, Wanted};
 use crate::root::Root;
 use crate::snapshot::{Moment, Snapshot};
 
-#[cfg(target_os = "linux")]
+#[cfg_attr(not(target_os = "linux"), path = "../elsewhere/cgroup.rs")]
 pub mod cgroup;
 pub mod gpu;
 mod partition;

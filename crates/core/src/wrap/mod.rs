@@ -1,7 +1,8 @@
 //! Running a command under the tracker, and following one that runs already, without being in its way.
 //!
 //! In:  a command or a pid. Out: how it ended, and the finished [`Tracker`].
-//! Not here: how each system starts a job, passes signals on and learns of its end (a file a system).
+//! Not here: how each system starts a job, passes signals on and learns of its end: `Signals`, `Job` and
+//! `wait_for_stop` of a file a system.
 //!
 //! The command runs in our process group, with our terminal, streams, environment and folder, and with the
 //! signal mask and dispositions that we were given. A signal that is sent to us goes on to it once; one that
@@ -16,19 +17,32 @@ mod system;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod system;
+#[cfg(unix)]
+mod unix;
 
+use std::ffi::OsString;
 use std::io;
+use std::process::Command;
+use std::time::Duration;
 
 use thiserror::Error;
 
 use crate::config::Config;
 use crate::recording::OomKills;
-use crate::sampler::{Sink, Target};
-use crate::sys::Ending;
+use crate::root::Root;
+use crate::sampler::{Order, Sink, Target};
+use crate::source::cgroup::OomWatch;
+use crate::sys::{self, Ending};
 use crate::tracker::{Tracker, TrackerError};
 
+use system::Job;
 pub(crate) use system::{Signals, wait_for_stop};
-pub use system::{attach, run};
+
+/// A job that has run for so long, without a signal or a child of it ending, is not about to end at once.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// The status of what SIGKILL ended; a shell, and with it a job that is a script, exits with it when its command was.
+const KILLED: i32 = 128 + 9;
 
 /// Why a command does not run.
 #[derive(Debug, Error)]
@@ -66,6 +80,16 @@ pub enum WrapError {
 }
 
 impl WrapError {
+    /// The system refused to start the command.
+    fn not_started(command: &Command, source: io::Error) -> Self {
+        let command = command.get_program().to_string_lossy().into_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { command, source },
+            io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Self::Fork { command, source },
+            _ => Self::NotExecutable { command, source },
+        }
+    }
+
     /// As a shell would say it; 125 is our own failure.
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
@@ -123,10 +147,84 @@ pub struct Done {
     pub tracker: Tracker,
 }
 
+/// What is there before the job, and as long as it runs.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "not every system needs all of it"))]
+struct Ours<'a> {
+    config: Config,
+    signals: &'a Signals,
+    root: &'a Root,
+    tracker: &'a Tracker,
+}
+
 /// The command line of a process that runs already, where it can be read.
 #[must_use]
 pub fn command_of(pid: u32) -> Option<Vec<String>> {
     crate::source::command_of(pid)
+}
+
+/// Runs `command` under a tracker until it ends.
+///
+/// `ignored_at_start` are signals that were ignored when this program started, and are not any more.
+///
+/// # Errors
+/// [`WrapError`] where the command does not run; once it runs, nothing of ours ends it.
+pub fn run(
+    command: &[OsString],
+    config: Config,
+    sinks: Vec<Box<dyn Sink>>,
+    ignored_at_start: &[i32],
+    beside: &mut dyn Beside,
+) -> Result<Done, WrapError> {
+    let signals = Signals::receive(ignored_at_start, beside.minds_stops())?;
+    let root = host()?;
+    // What read the arguments and opened the outputs is not needed while we sample, nor that when we sum up.
+    sys::release_start_up_code();
+    let mut tracker = Tracker::start(config, Target::Future, sinks)?;
+    let memory_watch = OomWatch::start(&root, "self");
+    let ours = Ours { config, signals: &signals, root: &root, tracker: &tracker };
+    let (mut job, counter) = Job::start(prepare(command)?, &ours)?;
+    let pid = job.pid;
+    tracker.order(Order::Adopt { pid, counter });
+    let ended = job.wait(&ours, beside);
+    tracker.finish(Order::Ended { ended, own_rss_kib: job.own_rss_kib });
+    job.bury();
+    let oom_kills = memory_watch.kills(&root, exit_status(Some(ended.how)) == KILLED);
+    sys::release_start_up_code();
+    Ok(Done { ending: Some(ended.how), pid, oom_kills, tracker })
+}
+
+fn prepare(command: &[OsString]) -> Result<Command, WrapError> {
+    let (program, arguments) = command.split_first().ok_or_else(|| WrapError::NotFound {
+        command: String::new(),
+        source: io::ErrorKind::NotFound.into(),
+    })?;
+    let mut prepared = Command::new(program);
+    prepared.args(arguments);
+    Ok(prepared)
+}
+
+/// Follows a process that runs already, until it ends or we are told to stop.
+///
+/// # Errors
+/// [`WrapError`] where it cannot be followed.
+pub fn attach(
+    pid: u32,
+    config: Config,
+    sinks: Vec<Box<dyn Sink>>,
+    beside: &mut dyn Beside,
+) -> Result<Done, WrapError> {
+    let signals = Signals::receive(&[], beside.minds_stops())?;
+    let root = host()?;
+    let memory_watch = OomWatch::start(&root, &pid.to_string());
+    let mut tracker = Tracker::start(config, Target::Running(pid), sinks)?;
+    beside.settled();
+    wait_for_stop(&signals, &mut tracker, None, beside);
+    let oom_kills = memory_watch.kills(&root, false);
+    Ok(Done { ending: None, pid, oom_kills, tracker })
+}
+
+fn host() -> Result<Root, WrapError> {
+    Root::host().map_err(|error| WrapError::Tracker(TrackerError::Host(error)))
 }
 
 /// Records the machine alone until we are told to stop.
@@ -134,7 +232,7 @@ pub fn command_of(pid: u32) -> Option<Vec<String>> {
 /// # Errors
 /// [`WrapError`] where nothing can be recorded.
 pub fn watch_machine(config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tracker, WrapError> {
-    let signals = Signals::receive()?;
+    let signals = Signals::receive(&[], false)?;
     let mut tracker = Tracker::start(config, Target::None, sinks)?;
     wait_for_stop(&signals, &mut tracker, None, &mut ());
     Ok(tracker)

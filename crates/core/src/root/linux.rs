@@ -1,8 +1,4 @@
-//! The only door to `/proc`, `/sys` and the like.
-//!
-//! In:  a path as it is on a host (`/proc/stat`).
-//! Out: the bytes behind it, of this host or of a recorded tree that stands in for one.
-//! Not here: what the bytes mean (`source`).
+//! Linux's door: descriptors that stay open, the list of processes, and a recorded tree in place of a host.
 //!
 //! A guest in somebody else's process keeps no descriptor: its host may close any, or give its number to a file of
 //! its own, from which we would then read.
@@ -200,14 +196,6 @@ impl Root {
         Ok(buffer.get(..filled).unwrap_or_default())
     }
 
-    /// As text, for small files off the hot path; `None` where there is none, or none that can be read.
-    #[must_use]
-    pub fn text(&self, path: &str) -> Option<String> {
-        let mut buffer = Vec::new();
-        let bytes = self.read(path, &mut buffer).ok()?;
-        Some(String::from_utf8_lossy(bytes).trim().to_owned())
-    }
-
     /// Opens a file to be read again and again.
     ///
     /// # Errors
@@ -317,19 +305,6 @@ impl Root {
             None => rustix::fs::stat("/proc"),
         };
         found.ok().map(|found| found.st_nlink)
-    }
-
-    /// Names in a directory, unsorted; empty where it does not exist.
-    #[must_use]
-    pub fn names(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.on_disk(path)) else { return Vec::new() };
-        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-    }
-
-    /// Whether a path exists.
-    #[must_use]
-    pub fn exists(&self, path: &str) -> bool {
-        fs::symlink_metadata(self.on_disk(path)).is_ok()
     }
 
     /// Size that the file system gives for a path; since Linux 6.2 that of `/proc/[pid]/fd` is the number of

@@ -1,42 +1,40 @@
 //! One recording as a host program holds it: started, looked at while it runs, stopped, kept, loaded again.
 //!
-//! In:  a [`Plan`], or a recording that was loaded. Out: its tables, statistics, advice and snapshot at any time.
+//! In:  a [`Plan`], or a recording that was loaded. Out: its life and its running figures; the files beside this one
+//! have what is made of them at any time.
 //! Not here: the sampling (`tracker`), languages (the fronts convert, and turn errors into their own).
 //!
 //! We are a guest in the host's process: the rows lie in a file, what is asked for often is kept up to date row by
 //! row, and a fork of the host changes nothing for the parent's recording.
 
+mod figures;
+mod load;
+mod report;
+mod save;
+
 use std::cell::RefCell;
-use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::allocation::allocation;
-use crate::catalog::{Catalog, Settings};
-use crate::cloud::{self, CloudInfo};
+use crate::cloud;
 use crate::companion::{self, Companion, CompanionError};
-use crate::config::{Backend, Config};
-use crate::frame::{CombinedOptions, Frame, FrameError, combined};
+use crate::config::Config;
 use crate::history::History;
 use crate::host;
 use crate::journal::Reader;
-use crate::metric::{Row, Table};
-use crate::output::Output;
-use crate::recommend::{RecommendError, Resources, recommend_resources};
 use crate::record::{self, Rows};
-use crate::recording::{Head, Recording, Run, Status, gzip, write_snapshot};
+use crate::recording::{Recording, Run};
 use crate::recover::{recover_in_background, temporary_name};
-use crate::report;
-use crate::root::Root;
 use crate::sampler::Target;
 use crate::snapshot::Moment;
-use crate::stats::{Stats, StatsError};
 use crate::summary::{Scope, Summary};
 use crate::sys::SignalSet;
 use crate::tracker::{State, Tracker, TrackerError};
 use crate::wrap::command_of;
+
+pub use report::{Asker, report_for, report_of};
 
 /// Between two looks of a host that waits for rows.
 const SHORTEST_PAUSE_S: f64 = 0.001;
@@ -174,50 +172,6 @@ impl Session {
     #[must_use]
     pub fn with_rows_in(self, folder: PathBuf) -> Self {
         Self { rows_folder: Some(folder), ..self }
-    }
-
-    /// A recording that was made before.
-    #[must_use]
-    pub fn from_recording(recording: Recording) -> Self {
-        let metadata = &recording.head.metadata;
-        let interval = crate::config::Interval::from_seconds(metadata.interval);
-        let plan = Plan {
-            config: Config {
-                // One that we would not record with may still have been recorded.
-                interval: interval.unwrap_or(crate::config::Interval::DEFAULT),
-                children: metadata.children,
-                track_processes: metadata.track_processes,
-                track_system: metadata.track_system,
-                // One that this system does not have was that of another.
-                backend: Backend::from_name(&metadata.resource_tracker.implementation)
-                    .unwrap_or(Backend::BEST),
-                ..Config::default()
-            },
-            pid: metadata.pid,
-            method: metadata.method.clone(),
-            autostart: metadata.autostart,
-            discover_server: metadata.discover_server,
-            discover_cloud: metadata.discover_cloud,
-            companion: None,
-        };
-        Self {
-            start_time: metadata.start_time,
-            stop_time: metadata.stop_time,
-            server: recording.head.server_info.clone(),
-            cloud: recording.head.cloud_info.clone(),
-            life: Life::Loaded { summary: Box::new(recording.summary()), recording: Box::new(recording) },
-            ..Self::new(plan)
-        }
-    }
-
-    /// What a session of another process has recorded so far, for the copy that a fork made of it.
-    #[must_use]
-    pub fn from_journal(plan: &Plan, journal: &Path, start_time: f64) -> Self {
-        let head = record::head(&plan.config, plan.pid, start_time, Run::default());
-        let mut recording = Recording::new(head);
-        read_rows(journal, |row| recording.push(row));
-        let session = Self::from_recording(recording);
-        Self { plan: plan.clone(), ..session }
     }
 
     /// What was planned.
@@ -435,237 +389,14 @@ impl Session {
         let tenth_s = self.plan.config.interval.seconds() / 10.0;
         Ok(Some(tenth_s.clamp(SHORTEST_PAUSE_S, LONGEST_PAUSE_S).min(left_s)))
     }
-
-    /// One table with all its rows so far; `None` for one that is off.
-    #[must_use]
-    pub fn frame(&self, table: Table) -> Option<Frame> {
-        self.tables(&[table]).pop()?
-    }
-
-    fn tables(&self, wanted: &[Table]) -> Vec<Option<Frame>> {
-        if let Life::Loaded { recording, .. } = &self.life {
-            return wanted
-                .iter()
-                .map(|table| match table {
-                    Table::Process => recording.process.clone(),
-                    Table::System => recording.system.clone(),
-                    Table::Every | Table::Extra | Table::Gpu => recording.extra.clone(),
-                })
-                .collect();
-        }
-        let config = &self.plan.config;
-        let is_on = |table: &Table| match table {
-            Table::Process => config.track_processes,
-            Table::System => config.track_system,
-            Table::Every | Table::Extra | Table::Gpu => true,
-        };
-        let mut frames: Vec<Option<Frame>> =
-            wanted.iter().map(|table| is_on(table).then(|| Frame::for_table(*table))).collect();
-        if let Some(path) = self.journal() {
-            read_rows(path, |row| frames.iter_mut().flatten().for_each(|frame| frame.push(row)));
-        }
-        frames
-    }
-
-    /// Both tables side by side; no columns before there is a row.
-    ///
-    /// # Errors
-    /// When the prefixes asked for give two columns one name.
-    pub fn combined(&self, options: &CombinedOptions) -> Result<Frame, FrameError> {
-        let mut tables = self.tables(&[Table::Process, Table::System]);
-        let (system, process) = (tables.pop().flatten(), tables.pop().flatten());
-        let both = combined(process.as_ref(), system.as_ref(), options)?;
-        Ok(if both.is_empty() { Frame::default() } else { both })
-    }
-
-    /// The default statistics.
-    ///
-    /// # Errors
-    /// [`StatsError::NoMetrics`] before the first row.
-    pub fn stats(&self) -> Result<Stats, StatsError> {
-        self.summary().stats()
-    }
-
-    /// What the job needs, by this run and the ones before it.
-    ///
-    /// # Errors
-    /// Those of [`recommend_resources`].
-    pub fn recommend(&self, history: &[Stats]) -> Result<Resources, RecommendError> {
-        recommend_resources(&self.stats()?, history)
-    }
-
-    fn look_at_server(&mut self, look: fn(&Root, &str) -> host::Host) {
-        if self.server.is_none() && self.plan.discover_server && !matches!(self.life, Life::Loaded { .. }) {
-            self.server = Root::host_as_guest().ok().map(|root| look(&root, "self").server_info());
-        }
-    }
-
-    /// The machine, and whether it seems to be ours alone; `None` where it is not to be looked at.
-    #[must_use]
-    pub fn server_info(&mut self) -> Option<Map<String, Value>> {
-        if matches!(self.life, Life::New) {
-            return None;
-        }
-        self.look_at_server(host::look);
-        let mut info = self.server.clone()?;
-        if !(matches!(self.life, Life::Loaded { .. }) && info.contains_key("allocation")) {
-            info.insert("allocation".to_owned(), json!(allocation(&self.summary())));
-        }
-        Some(info)
-    }
-
-    /// The cloud; `None` where it is not to be looked for, or not found out yet.
-    #[must_use]
-    pub fn cloud_info(&mut self) -> Option<Map<String, Value>> {
-        let is_live = matches!(self.life, Life::Thread { .. } | Life::Companion { .. });
-        if self.cloud.is_none() && self.plan.discover_cloud && is_live {
-            let found = cloud::known(false)?;
-            if let Ok(Value::Object(info)) = serde_json::to_value(CloudInfo::new(&found)) {
-                self.cloud = Some(info);
-            }
-        }
-        self.cloud.clone()
-    }
-
-    /// Everything but the rows, as of now.
-    pub fn head(&mut self) -> Head {
-        if let Life::Loaded { recording, .. } = &self.life {
-            return recording.head.clone();
-        }
-        let plan = &self.plan;
-        let summary = self.summary();
-        let run = Run {
-            host: crate::sys::host_name(),
-            status: self.is_running().then_some(Status::Running),
-            cpu_source: self.cpu_source(),
-            coverage: summary.coverage(),
-            notes: match &self.life {
-                Life::Thread { tracker, .. } => tracker.notes(),
-                Life::Companion { companion, .. } => companion.notes.clone(),
-                Life::New | Life::Loaded { .. } => Vec::new(),
-            },
-            gpus: match &self.life {
-                Life::Thread { tracker, .. } => tracker.gpus(),
-                Life::Companion { .. } | Life::New | Life::Loaded { .. } => Vec::new(),
-            },
-            ..Run::default()
-        };
-        let mut head = record::head(&plan.config, plan.pid, self.start_time.unwrap_or_default(), run);
-        head.metadata.method.clone_from(&plan.method);
-        head.metadata.autostart = plan.autostart;
-        head.metadata.discover_server = plan.discover_server;
-        head.metadata.discover_cloud = plan.discover_cloud;
-        head.metadata.start_time = self.start_time;
-        if self.start_time.is_some() {
-            head.metadata.set_stop_time(self.stop_time.unwrap_or_else(|| Moment::now().wall_s()));
-        }
-        head.server_info = self.server_info();
-        head.cloud_info = self.cloud_info();
-        head
-    }
-
-    /// Writes the snapshot as JSON, gzipped or plain.
-    ///
-    /// # Errors
-    /// Those of `out`, and of reading the rows.
-    pub fn write_snapshot(&mut self, out: &mut impl Write, compressed: bool) -> io::Result<()> {
-        if compressed {
-            let mut out = gzip(out);
-            self.write_plain(&mut out)?;
-            return out.finish()?.flush();
-        }
-        self.write_plain(out)
-    }
-
-    /// Writes the snapshot to a gzipped file, whole or not at all.
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub fn dump(&mut self, path: &Path) -> io::Result<()> {
-        let mut file = BufWriter::with_capacity(64 << 10, Output::open(path)?);
-        self.write_snapshot(&mut file, true)?;
-        file.into_inner().map_err(io::IntoInnerError::into_error)?.commit()
-    }
-
-    fn write_plain(&mut self, out: &mut impl Write) -> io::Result<()> {
-        if let Life::Loaded { recording, .. } = &self.life {
-            return recording.write(out);
-        }
-        let head = self.head();
-        let mut reader = match self.journal() {
-            Some(path) => Some(Reader::open(path).map_err(io::Error::other)?),
-            None => None,
-        };
-        write_snapshot(out, &head, &mut |take| {
-            let Some(reader) = &mut reader else { return Ok(()) };
-            reader.rewind()?;
-            while let Some(row) = reader.next_row() {
-                take(&row)?;
-            }
-            Ok(())
-        })
-    }
-
-    /// The whole recording in memory, as of now.
-    pub fn recording(&mut self) -> Recording {
-        if let Life::Loaded { recording, .. } = &self.life {
-            return (**recording).clone();
-        }
-        let mut recording = Recording::new(self.head());
-        if let Some(path) = self.journal() {
-            read_rows(path, |row| recording.push(row));
-        }
-        recording
-    }
-}
-
-/// Who wants a report, and what they call the run.
-#[derive(Clone, Debug, Default)]
-pub struct Asker {
-    /// `standalone`, `R`, `Metaflow`, …
-    pub integration: String,
-    /// What to call the run, in place of its command.
-    pub title: Option<String>,
-    /// What else names it.
-    pub names: Vec<(String, String)>,
-    /// What the run had asked for, as its author wrote it.
-    pub requested: Option<String>,
-    /// The job failed, whatever the recording says.
-    pub failed: bool,
-}
-
-/// The report of a recording. Servers and prices are asked for as the environment allows, which may take seconds: a
-/// session is not held meanwhile.
-#[must_use]
-pub fn report_of(recording: &Recording, integration: &str, history: Vec<Stats>, failed: bool) -> String {
-    report_for(recording, Asker { integration: integration.to_owned(), failed, ..Asker::default() }, history)
-}
-
-/// The same with names of the asker's own.
-#[must_use]
-pub fn report_for(recording: &Recording, asker: Asker, history: Vec<Stats>) -> String {
-    let made_at = Moment::now().wall_s();
-    let known = report::Context::new(recording, history, made_at, report::Zone::local_at(made_at));
-    let running = recording.head.run.as_ref().is_some_and(|run| run.status == Some(Status::Running));
-    let Asker { integration, title, names, requested, failed } = asker;
-    let mut context = report::Context { integration, title, names, requested, failed, running, ..known };
-    context.ask(&recording.head, &mut Catalog::new(Settings::from_env()));
-    report::render(recording, &context)
-}
-
-/// Rows that can be read; a file that is gone has none.
-fn read_rows(path: &Path, mut take: impl FnMut(&Row)) {
-    if let Ok(mut reader) = Reader::open(path) {
-        while let Some(row) = reader.next_row() {
-            take(&row);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Interval;
+    use crate::frame::CombinedOptions;
+    use crate::metric::Table;
 
     fn plan() -> Plan {
         let interval = Interval::from_seconds(0.02).unwrap();

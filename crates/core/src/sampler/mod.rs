@@ -1,0 +1,237 @@
+//! The sampling thread: has rows made on the time grid, and hands them on.
+//!
+//! In:  orders (a job to follow, a child that was reaped, the end). Out: rows to the sinks and the running summary.
+//! Not here: how a row is made (`engine`), who gives the orders (`tracker`, `wrap`).
+
+mod engine;
+
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::counter::TreeCounter;
+use crate::diff;
+use crate::grid::{Grid, Tick};
+use crate::ledger::Reaped;
+use crate::metric::Row;
+use crate::snapshot::Moment;
+use crate::sys::{self, Ended, Watch};
+use crate::tracker::{Progress, State};
+
+pub use engine::Engine;
+
+/// What the sampling thread can be told.
+#[derive(Debug)]
+pub enum Order {
+    /// The job runs from now on.
+    Adopt {
+        /// Its root, a child of ours.
+        pid: u32,
+        /// What counts its CPU time.
+        counter: Option<TreeCounter>,
+    },
+    /// An orphan of the job, which we adopted, has ended.
+    Reaped(Reaped),
+    /// The job's root has ended and waits to be reaped: make the last row.
+    Ended {
+        /// Its last account.
+        ended: Ended,
+        /// Our own size when we forked it.
+        own_rss_kib: u64,
+    },
+    /// Make the last row.
+    Stop,
+}
+
+/// Somebody who takes rows as they come.
+pub trait Sink: Send {
+    /// Takes one; may say that it wants no more, which ends the recording.
+    ///
+    /// # Errors
+    /// What went wrong; said once, and the recording goes on.
+    fn take(&mut self, row: &Row) -> io::Result<ControlFlow<()>>;
+    /// What it is, for the message about it.
+    fn name(&self) -> String;
+}
+
+/// Whom to follow from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A job that is about to be started; an [`Order::Adopt`] follows.
+    Future,
+    /// A process that runs already.
+    Running(u32),
+    /// Nobody: only the machine.
+    None,
+}
+
+/// For a long interval the job is looked at now and then, so that its memory and its processes are not missed.
+const PEEK_AT_LEAST_EVERY_NS: u64 = 10_000_000_000;
+const FIRST_PEEK_NS: u64 = 1_000_000;
+
+/// The thread's loop: ends with the last row.
+pub(crate) fn run(
+    mut engine: Engine,
+    target: Target,
+    progress: &Arc<Progress>,
+    mut sinks: Vec<Box<dyn Sink>>,
+) {
+    engine.tell_notes(progress);
+    progress.set_cpu_source(engine.cpu_source());
+    let start = engine.started_at();
+    let grid = Grid::new(start.wall_ns, start.monotonic_ns, engine.config.interval.ns());
+    let watched = match target {
+        Target::Running(pid) if pid == std::process::id() => Watched::Nobody,
+        Target::Running(_) if engine.config.as_guest => Watched::ByLooking,
+        Target::Running(pid) => Watch::open(pid).map_or(Watched::ByLooking, Watched::ByDescriptor),
+        Target::Future | Target::None => Watched::Nobody,
+    };
+    let mut last: Option<u64> = None;
+    let mut peek_ns = FIRST_PEEK_NS;
+    let mut peek_at_ns = start.monotonic_ns + peek_ns;
+    // A job that is shorter than an interval has one row, also where a grid line falls into it: the row of that line
+    // is held back for so long.
+    let release_at_ns = start.monotonic_ns + engine.interval_ns();
+    let mut held_back: Option<Row> = None;
+    loop {
+        let now_ns = Moment::now().monotonic_ns;
+        let mut tick = grid.next(last, now_ns);
+        if target == Target::Future && engine.job.is_none() && engine.config.track_processes {
+            // Grid lines before the job starts have no row, and are not missed.
+            last = tick.number.checked_sub(1);
+            tick.at_ns = u64::MAX;
+        }
+        let ask_gpus_at_ns = engine.gpus.as_ref().and_then(|gpus| gpus.ask_at_ns(&tick));
+        let wake_ns = next_wake_ns(&engine, &tick, peek_at_ns).min(ask_gpus_at_ns.unwrap_or(u64::MAX));
+        let wake_ns = if held_back.is_some() { wake_ns.min(release_at_ns) } else { wake_ns };
+        let wake = wait(&engine, progress, &watched, wake_ns);
+        for order in progress.take_orders() {
+            match order {
+                Order::Adopt { pid, counter } => {
+                    engine.adopt(pid, counter);
+                    progress.set_cpu_source(engine.cpu_source());
+                }
+                Order::Reaped(reaped) => engine.reaped.push(reaped),
+                Order::Ended { ended, own_rss_kib } => {
+                    if let Some(job) = &mut engine.job {
+                        job.end(ended, own_rss_kib);
+                    }
+                    return finish(engine, held_back.as_ref(), State::Exited, progress, &mut sinks);
+                }
+                Order::Stop => {
+                    return finish(engine, held_back.as_ref(), State::Stopped, progress, &mut sinks);
+                }
+            }
+        }
+        if wake == Wake::TargetEnded {
+            return finish(engine, held_back.as_ref(), State::Exited, progress, &mut sinks);
+        }
+        let now_ns = Moment::now().monotonic_ns;
+        if let Some(row) = held_back.take_if(|_| now_ns >= release_at_ns)
+            && hand_on(&row, progress, &mut sinks).is_break()
+        {
+            return progress.set_state(State::Stopped);
+        }
+        if now_ns >= tick.at_ns {
+            // Lines that passed while we were held up are missed with this row.
+            let late = grid.next(last, now_ns);
+            let missed = late.number.saturating_sub(last.map_or(0, |last| last + 1)).saturating_sub(1);
+            last = Some(late.number - 1);
+            let row = engine.tick(Moment::now(), missed, false);
+            if now_ns < release_at_ns {
+                held_back = Some(row);
+            } else if hand_on(&row, progress, &mut sinks).is_break() {
+                return progress.set_state(State::Stopped);
+            }
+            engine.tell_notes(progress);
+            peek_at_ns = now_ns + PEEK_AT_LEAST_EVERY_NS;
+        } else if let Some(gpus) =
+            engine.gpus.as_mut().filter(|_| ask_gpus_at_ns.is_some_and(|at| now_ns >= at))
+        {
+            gpus.asked_for(&tick);
+            // Processes that came since the last look belong to the question, which is asked with it.
+            engine.peek();
+        } else if now_ns >= peek_at_ns {
+            engine.peek();
+            peek_ns = (peek_ns * 2).min(PEEK_AT_LEAST_EVERY_NS);
+            peek_at_ns = now_ns + peek_ns;
+        }
+    }
+}
+
+/// The tick, or a look before it: in the first interval soon and then ever more rarely, later only now and then.
+fn next_wake_ns(engine: &Engine, tick: &Tick, peek_at_ns: u64) -> u64 {
+    let may_peek =
+        engine.job.is_some() && (engine.rows == 0 || engine.interval_ns() > PEEK_AT_LEAST_EVERY_NS);
+    if may_peek { tick.at_ns.min(peek_at_ns) } else { tick.at_ns }
+}
+
+fn finish(
+    mut engine: Engine,
+    held_back: Option<&Row>,
+    state: State,
+    progress: &Arc<Progress>,
+    sinks: &mut [Box<dyn Sink>],
+) {
+    let row = engine.tick(Moment::now(), 0, true);
+    let row = match held_back {
+        Some(first) => diff::join(first, &row),
+        None => row,
+    };
+    engine.tell_notes(progress);
+    engine.coverage_notes(progress);
+    let _ = hand_on(&row, progress, sinks);
+    progress.set_state(state);
+}
+
+fn hand_on(row: &Row, progress: &Progress, sinks: &mut [Box<dyn Sink>]) -> ControlFlow<()> {
+    let mut flow = ControlFlow::Continue(());
+    for sink in sinks.iter_mut() {
+        match sink.take(row) {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => flow = ControlFlow::Break(()),
+            Err(error) => progress.note_once(format!("cannot write {}: {error}", sink.name())),
+        }
+    }
+    progress.add(row);
+    flow
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wake {
+    TimeOrOrder,
+    TargetEnded,
+}
+
+/// How we learn that the process we follow has ended.
+#[derive(Debug)]
+enum Watched {
+    /// It is our own host, or there is none.
+    Nobody,
+    /// The kernel tells us.
+    ByDescriptor(Watch),
+    /// A guest keeps no descriptor, and other systems have none: we look now and then.
+    ByLooking,
+}
+
+/// How often we look whether the process it follows is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+fn wait(engine: &Engine, progress: &Progress, watched: &Watched, until_ns: u64) -> Wake {
+    let left = Duration::from_nanos(until_ns.saturating_sub(Moment::now().monotonic_ns));
+    let left = if matches!(watched, Watched::ByLooking) { left.min(LOOK_EVERY) } else { left };
+    let mut ended = false;
+    if let Some(bell) = progress.bell() {
+        let descriptor = match watched {
+            Watched::ByDescriptor(process) => Some(process),
+            Watched::Nobody | Watched::ByLooking => None,
+        };
+        ended = sys::wait_for_bell(bell, descriptor, left);
+        bell.quiet();
+    } else {
+        progress.wait_for_order(left);
+    }
+    ended |= matches!(watched, Watched::ByLooking) && !engine.is_target_alive();
+    if ended { Wake::TargetEnded } else { Wake::TimeOrOrder }
+}

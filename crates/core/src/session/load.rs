@@ -1,0 +1,68 @@
+//! A session of rows that were made before: a recording that was read, or the journal of another process.
+//!
+//! In:  a [`Recording`], or a journal's path. Out: a [`Session`] that only tells.
+//! Not here: how a recording is read (`recording`).
+
+use std::path::Path;
+
+use super::{Life, Plan, Session};
+use crate::config::{Backend, Config, Interval};
+use crate::journal::Reader;
+use crate::metric::Row;
+use crate::record;
+use crate::recording::{Recording, Run};
+
+impl Session {
+    /// A recording that was made before.
+    #[must_use]
+    pub fn from_recording(recording: Recording) -> Self {
+        let metadata = &recording.head.metadata;
+        let interval = Interval::from_seconds(metadata.interval);
+        let plan = Plan {
+            config: Config {
+                // One that we would not record with may still have been recorded.
+                interval: interval.unwrap_or(Interval::DEFAULT),
+                children: metadata.children,
+                track_processes: metadata.track_processes,
+                track_system: metadata.track_system,
+                // One that this system does not have was that of another.
+                backend: Backend::from_name(&metadata.resource_tracker.implementation)
+                    .unwrap_or(Backend::BEST),
+                ..Config::default()
+            },
+            pid: metadata.pid,
+            method: metadata.method.clone(),
+            autostart: metadata.autostart,
+            discover_server: metadata.discover_server,
+            discover_cloud: metadata.discover_cloud,
+            companion: None,
+        };
+        Self {
+            start_time: metadata.start_time,
+            stop_time: metadata.stop_time,
+            server: recording.head.server_info.clone(),
+            cloud: recording.head.cloud_info.clone(),
+            life: Life::Loaded { summary: Box::new(recording.summary()), recording: Box::new(recording) },
+            ..Self::new(plan)
+        }
+    }
+
+    /// What a session of another process has recorded so far, for the copy that a fork made of it.
+    #[must_use]
+    pub fn from_journal(plan: &Plan, journal: &Path, start_time: f64) -> Self {
+        let head = record::head(&plan.config, plan.pid, start_time, Run::default());
+        let mut recording = Recording::new(head);
+        read_rows(journal, |row| recording.push(row));
+        let session = Self::from_recording(recording);
+        Self { plan: plan.clone(), ..session }
+    }
+}
+
+/// Rows that can be read; a file that is gone has none.
+pub(super) fn read_rows(path: &Path, mut take: impl FnMut(&Row)) {
+    if let Ok(mut reader) = Reader::open(path) {
+        while let Some(row) = reader.next_row() {
+            take(&row);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The report of a recording, for a host program.
+//!
+//! In:  a [`Recording`], who asks, the runs before it. Out: the page.
+//! Not here: what is on it (`report`).
+
+use crate::catalog::{Catalog, Settings};
+use crate::recording::{Recording, Status};
+use crate::report;
+use crate::snapshot::Moment;
+use crate::stats::Stats;
+
+/// Who wants a report, and what they call the run.
+#[derive(Clone, Debug, Default)]
+pub struct Asker {
+    /// `standalone`, `R`, `Metaflow`, …
+    pub integration: String,
+    /// What to call the run, in place of its command.
+    pub title: Option<String>,
+    /// What else names it.
+    pub names: Vec<(String, String)>,
+    /// What the run had asked for, as its author wrote it.
+    pub requested: Option<String>,
+    /// The job failed, whatever the recording says.
+    pub failed: bool,
+}
+
+/// The report of a recording. Servers and prices are asked for as the environment allows, which may take seconds: a
+/// session is not held meanwhile.
+#[must_use]
+pub fn report_of(recording: &Recording, integration: &str, history: Vec<Stats>, failed: bool) -> String {
+    report_for(recording, Asker { integration: integration.to_owned(), failed, ..Asker::default() }, history)
+}
+
+/// The same with names of the asker's own.
+#[must_use]
+pub fn report_for(recording: &Recording, asker: Asker, history: Vec<Stats>) -> String {
+    let made_at = Moment::now().wall_s();
+    let known = report::Context::new(recording, history, made_at, report::Zone::local_at(made_at));
+    let running = recording.head.run.as_ref().is_some_and(|run| run.status == Some(Status::Running));
+    let Asker { integration, title, names, requested, failed } = asker;
+    let mut context = report::Context { integration, title, names, requested, failed, running, ..known };
+    context.ask(&recording.head, &mut Catalog::new(Settings::from_env()));
+    report::render(recording, &context)
+}
