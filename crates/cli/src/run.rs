@@ -65,7 +65,7 @@ impl<'a> Company<'a> {
     /// Keeps the recording, and prints the summary.
     fn tell(mut self, keeper: Keeper, done: &Done) {
         // The line goes before anything else is said.
-        drop(self.live.take());
+        self.live = None;
         let Some(kept) = keeper.finish(done) else { return };
         if self.args.quiet {
             return;

@@ -131,7 +131,7 @@ pub fn private_kib(pid: u32) -> Option<u64> {
     counters.cb = size;
     // SAFETY: a structure of the size that is named, which begins as the shorter one that the call declares.
     let done = unsafe { K32GetProcessMemoryInfo(process.as_raw_handle(), (&raw mut counters).cast(), size) };
-    (done != 0 && counters.PrivateWorkingSetSize > 0).then(|| counters.PrivateWorkingSetSize as u64 / 1024)
+    (done != 0 && counters.PrivateWorkingSetSize > 0).then_some(counters.PrivateWorkingSetSize as u64 / 1024)
 }
 
 /// Our resident memory.
@@ -141,7 +141,7 @@ pub fn own_rss_kib() -> Option<u64> {
     let size = u32::try_from(mem::size_of_val(&counters)).ok()?;
     // SAFETY: the pseudo handle of this process, and a structure of the size that is named.
     let done = unsafe { K32GetProcessMemoryInfo(GetCurrentProcess(), &raw mut counters, size) };
-    (done != 0).then(|| counters.WorkingSetSize as u64 / 1024)
+    (done != 0).then_some(counters.WorkingSetSize as u64 / 1024)
 }
 
 /// CPU time of the machine, without the time in which nothing ran.
@@ -397,6 +397,7 @@ impl SignalSet {
 #[must_use]
 pub fn local_zone(unix_s: i64) -> Option<(i32, String)> {
     let steps = unix_s.checked_mul(10_000_000)?.checked_add(STEPS_TO_1970)?.cast_unsigned();
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of a number")]
     let time = FILETIME { dwLowDateTime: steps as u32, dwHighDateTime: (steps >> 32) as u32 };
     let (mut universal, mut local) =
         (MaybeUninit::<SYSTEMTIME>::zeroed(), MaybeUninit::<SYSTEMTIME>::zeroed());

@@ -18,6 +18,7 @@ const LONG: Duration = Duration::from_hours(1);
 pub(crate) struct Signals;
 
 impl Signals {
+    #[expect(clippy::unnecessary_wraps, reason = "other systems can fail here")]
     pub(crate) fn receive(_ignored_at_start: &[i32], _stops: bool) -> Result<Self, WrapError> {
         // A program without a console gets no keys.
         let _ = sys::receive_ctrl_keys();

@@ -49,7 +49,8 @@ pub(super) fn tick_ns() -> u64 {
 /// # Errors
 /// Where the `cpu` line or the fork counter is missing or holds no numbers.
 pub fn parse_stat(text: &[u8]) -> Result<Stat, ParseError> {
-    let mut all = text.strip_prefix(b"cpu ").map(fields).ok_or(ParseError::Missing { field: "cpu" })?;
+    let all = lines(text).next().and_then(|line| line.strip_prefix(b"cpu "));
+    let mut all = all.map(fields).ok_or(ParseError::Missing { field: "cpu" })?;
     let user_ticks = number("user", all.next())?;
     let nice_ticks = number("nice", all.next())?;
     let system_ticks = number("system", all.next())?;
@@ -81,7 +82,10 @@ mod tests {
 
     #[test]
     fn a_kernel_without_steal_has_none() {
-        assert_eq!(parse_stat(b"cpu  1 2 3 4\nprocesses 5\n").map(|stat| stat.steal_ticks), Ok(0));
+        assert_eq!(
+            parse_stat(b"cpu  1 2 3 4\ncpu0 1 2 3 4\nprocesses 5\n").map(|stat| stat.steal_ticks),
+            Ok(0)
+        );
     }
 
     #[test]
