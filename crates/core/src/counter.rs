@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 
 use crate::config::CpuSource;
 use crate::root::{Access, Root};
-use crate::snapshot::MachineCpu;
 use crate::source::cgroup::JobGroup;
 use crate::sys::{Follow, TaskClock};
 use crate::tree::Member;
@@ -143,82 +142,5 @@ impl TreeCounter {
             }
             Self::Group(group) => group.cpu_ns(),
         }
-    }
-}
-
-/// What the hypervisor took from the machine while a counter went on.
-///
-/// A task's clock runs while the task has a CPU, also while the hypervisor has given that CPU to another machine; the
-/// kernel's own accounts leave that time out. How much was taken from the machine is known, from whom is not.
-#[derive(Debug, Default)]
-pub struct Stolen {
-    since: Option<MachineCpu>,
-}
-
-impl Stolen {
-    /// What of `counted_ns` was the job's own, when its processes are known to have spent `seen_ns`.
-    ///
-    /// A difference that stolen time can explain is taken for that. What is more must be processes that nobody saw: then
-    /// the job lost by its part of what wanted a CPU, an estimate.
-    pub fn take_off(&mut self, counted_ns: u64, seen_ns: u64, machine: Option<MachineCpu>) -> u64 {
-        let Some(now) = machine else { return counted_ns };
-        let then = *self.since.get_or_insert(now);
-        let stolen_ns = now.steal_ns.zip(then.steal_ns).map_or(0, |(now, then)| now.saturating_sub(then));
-        if seen_ns >= counted_ns.saturating_sub(stolen_ns) {
-            return counted_ns.min(seen_ns);
-        }
-        let taken_ns = now.taken_ns.saturating_sub(then.taken_ns);
-        let wanted_ns = now.busy_ns().saturating_sub(then.busy_ns()).saturating_add(stolen_ns);
-        let part = u128::from(taken_ns) * u128::from(counted_ns) / u128::from(wanted_ns.max(1));
-        counted_ns.saturating_sub(u64::try_from(part).unwrap_or(u64::MAX).min(taken_ns))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    #[expect(clippy::unnecessary_wraps, reason = "as it is asked for")]
-    fn machine(busy_ns: u64, steal_ns: u64, taken_ns: u64) -> Option<MachineCpu> {
-        Some(MachineCpu { user_ns: busy_ns, steal_ns: Some(steal_ns), taken_ns, ..MachineCpu::default() })
-    }
-
-    /// CPUs were at work for 7 s and kept from it for 2 s; another second was stolen from nobody.
-    fn after_a_while(counted_ns: u64, seen_ns: u64) -> u64 {
-        let mut stolen = Stolen::default();
-        assert_eq!(stolen.take_off(0, 0, machine(50 * SECOND, 7 * SECOND, SECOND)), 0);
-        stolen.take_off(counted_ns, seen_ns, machine(57 * SECOND, 10 * SECOND, 3 * SECOND))
-    }
-
-    #[test]
-    fn what_stolen_time_explains_was_stolen() {
-        assert_eq!(after_a_while(9 * SECOND, 8 * SECOND), 8 * SECOND);
-        assert_eq!(after_a_while(9 * SECOND, 6 * SECOND), 6 * SECOND);
-        assert_eq!(
-            after_a_while(8 * SECOND, 9 * SECOND),
-            8 * SECOND,
-            "the caller has the larger one already"
-        );
-    }
-
-    #[test]
-    fn unseen_processes_lost_their_part_of_it() {
-        // All that wanted a CPU was the job; then half of it.
-        assert_eq!(after_a_while(10 * SECOND, SECOND), 8 * SECOND);
-        assert_eq!(after_a_while(5 * SECOND, SECOND), 4 * SECOND);
-        // No more than all of it, whatever the numbers are.
-        assert_eq!(after_a_while(90 * SECOND, SECOND), 88 * SECOND);
-    }
-
-    #[test]
-    fn a_machine_that_is_nobodys_guest_loses_nothing() {
-        let mut stolen = Stolen::default();
-        for (steal, spent) in [(machine(0, 0, 0), 0), (machine(SECOND, 0, 0), SECOND), (None, 2 * SECOND)] {
-            assert_eq!(stolen.take_off(spent, 0, steal), spent);
-        }
-        let unknown = Some(MachineCpu::default());
-        assert_eq!(stolen.take_off(SECOND, 0, unknown), SECOND);
     }
 }

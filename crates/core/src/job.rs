@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::config::{Config, CpuSource};
-use crate::counter::{self, Stolen, TreeCounter};
+use crate::counter::{self, TreeCounter};
 use crate::diff::Within;
 use crate::error::SourceError;
 pub use crate::follow::Sampler;
@@ -15,8 +15,9 @@ use crate::ledger::{Account, Ledger, Reaped, Totals};
 use crate::memory::Memory;
 use crate::reading;
 use crate::root::Root;
-use crate::snapshot::{CpuTime, JobReading, MachineCpu, Moment, Snapshot};
+use crate::snapshot::{CpuTime, JobReading, Moment, SingleCpu, Snapshot};
 use crate::source::procfs::{parse_pid_io, parse_pid_stat};
+use crate::stolen::Stolen;
 use crate::sys::Ended;
 use crate::tree::{Member, Tree, pid_path};
 
@@ -263,20 +264,20 @@ impl Job {
         if self.is_root_alive() {
             self.memory.look(root, self.tree.members(), snapshot.at.monotonic_ns);
         }
-        Ok(self.reading(root, snapshot.cpu))
+        Ok(self.reading(root, &snapshot.single_cpus))
     }
 
     /// The counter misses nobody but may miss the end of a process, where the kernel takes its memory down: it is
     /// read before that on some kernels. What was seen misses nothing of the processes that were waited for. Neither
     /// counts anything twice, so the larger is nearer to the truth, once what the hypervisor took is off the counter.
-    fn cpu_time(&mut self, root: &Root, machine: Option<MachineCpu>) -> CpuTime {
+    fn cpu_time(&mut self, root: &Root, cpus: &[SingleCpu]) -> CpuTime {
         let seen_ns = self.ledger.totals().cpu_ns.saturating_sub(self.seen_before_ns);
         let begin_ns = Moment::now().monotonic_ns;
         let counted_ns = self.counter.as_ref().and_then(|counter| counter.read_ns(root));
         let counted_ns = counted_ns.map(|ns| ns.saturating_sub(self.counted_before_ns));
         let own_ns = counted_ns.map(|ns| {
             let counts_stolen_time = self.counter.as_ref().is_some_and(TreeCounter::counts_stolen_time);
-            if counts_stolen_time { self.stolen.take_off(ns, seen_ns, machine) } else { ns }
+            if counts_stolen_time { self.stolen.take_off(ns, seen_ns, cpus) } else { ns }
         });
         self.spent_ns = self.spent_ns.max(seen_ns).max(own_ns.unwrap_or(0));
         let is_continuous = self.counter.as_ref().is_some_and(TreeCounter::is_continuous);
@@ -289,8 +290,8 @@ impl Job {
         }
     }
 
-    fn reading(&mut self, root: &Root, machine: Option<MachineCpu>) -> JobReading {
-        let cpu = self.cpu_time(root, machine);
+    fn reading(&mut self, root: &Root, cpus: &[SingleCpu]) -> JobReading {
+        let cpu = self.cpu_time(root, cpus);
         let alive = || self.tree.members().iter().filter(|member| !member.stat.is_zombie());
         let level = self.memory.level();
         let totals = self.ledger.totals();

@@ -48,6 +48,8 @@ pub mod snapshot;
 pub mod source;
 pub mod stats;
 pub mod step;
+#[cfg(target_os = "linux")]
+pub mod stolen;
 pub mod summary;
 pub mod sys;
 pub mod tracker;

@@ -46,8 +46,6 @@ pub struct MachineCpu {
     pub system_ns: u64,
     /// Given to other machines by the hypervisor, where the system tells.
     pub steal_ns: Option<u64>,
-    /// What of it was taken from CPUs at work since the source was opened, an estimate.
-    pub taken_ns: u64,
     /// Forks, threads included, where the system counts them.
     pub forks: Option<u64>,
     /// CPUs that are on line.
@@ -60,6 +58,19 @@ impl MachineCpu {
     pub const fn busy_ns(&self) -> u64 {
         self.user_ns.saturating_add(self.system_ns)
     }
+}
+
+/// One CPU since the machine was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SingleCpu {
+    /// Which.
+    pub number: u64,
+    /// At work.
+    pub work_ns: u64,
+    /// Without work.
+    pub idle_ns: u64,
+    /// Given to other machines by the hypervisor.
+    pub stolen_ns: u64,
 }
 
 /// Memory of the machine; `None` where the system has no such figure.
@@ -187,6 +198,8 @@ pub struct Snapshot {
     pub pids: Option<Vec<u32>>,
     /// CPU time of the machine.
     pub cpu: Option<MachineCpu>,
+    /// Each of its CPUs, where any time was ever stolen from it.
+    pub single_cpus: Vec<SingleCpu>,
     /// Memory of the machine.
     pub memory: Option<MachineMemory>,
     /// Whole disks.

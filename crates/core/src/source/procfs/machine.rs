@@ -1,18 +1,14 @@
 //! The machine as `/proc/stat`, the list of processes, `/proc/meminfo` and `/proc/pressure` show it.
 
-use super::taken::Taken;
-use super::{KeptFile, parse_meminfo, parse_some_us, parse_stat, stat, unparsed};
+use super::{KeptFile, parse_meminfo, parse_single_cpus, parse_some_us, parse_stat, unparsed};
 use crate::error::SourceError;
 use crate::root::{Root, Shape};
-use crate::snapshot::{MachineCpu, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::source::Source;
 
 /// `/proc/stat`.
 #[derive(Debug, Default)]
-pub struct CpuSource {
-    file: KeptFile,
-    taken: Taken,
-}
+pub struct CpuSource(KeptFile);
 
 impl Source for CpuSource {
     fn name(&self) -> &'static str {
@@ -21,13 +17,13 @@ impl Source for CpuSource {
 
     fn read(&mut self, root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError> {
         const PATH: &str = "/proc/stat";
-        let text = self.file.text(root, PATH, Shape::Whole)?;
+        let text = self.0.text(root, PATH, Shape::Whole)?;
         let stat = parse_stat(text).map_err(unparsed(PATH))?;
-        // A machine that is nobody's guest does without the single CPUs.
+        // Who is nobody's guest does without the single CPUs.
         if stat.steal_ticks > 0 {
-            self.taken.add(text);
+            snapshot.single_cpus = parse_single_cpus(text);
         }
-        snapshot.cpu = Some(MachineCpu { taken_ns: self.taken.ns(stat::tick_ns()), ..stat.machine_cpu() });
+        snapshot.cpu = Some(stat.machine_cpu());
         Ok(())
     }
 }

@@ -14,7 +14,6 @@ mod pressure;
 mod smaps_rollup;
 mod space;
 mod stat;
-mod taken;
 mod text;
 
 pub use disks::DisksSource;
@@ -32,7 +31,7 @@ pub use pressure::parse_some_us;
 pub use smaps_rollup::{SmapsRollup, parse_smaps_rollup};
 pub(crate) use space::is_safe;
 pub use space::{SpaceSource, file_systems, zfs_pools};
-pub use stat::{Stat, parse_stat};
+pub use stat::{Stat, parse_single_cpus, parse_stat};
 
 use crate::error::{ParseError, SourceError};
 use crate::root::{Kept, Root, Shape};

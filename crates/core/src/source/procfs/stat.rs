@@ -2,9 +2,9 @@
 //!
 //! In:  the file's text. Out: [`Stat`] in clock ticks. Field order: `proc_stat(5)`.
 
-use super::text::{fields, labelled, lines, number};
+use super::text::{decimal, fields, labelled, lines, number};
 use crate::error::ParseError;
-use crate::snapshot::MachineCpu;
+use crate::snapshot::{MachineCpu, SingleCpu};
 
 /// CPU ticks since boot, all CPUs together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,6 @@ impl Stat {
             user_ns: ns(self.user_ticks.saturating_add(self.nice_ticks)),
             system_ns: ns(self.system_ticks),
             steal_ns: Some(ns(self.steal_ticks)),
-            taken_ns: 0,
             forks: Some(self.forks),
             cpus: self.cpus,
         }
@@ -40,7 +39,7 @@ impl Stat {
 }
 
 /// How long a tick is.
-pub(super) fn tick_ns() -> u64 {
+fn tick_ns() -> u64 {
     1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
@@ -68,9 +67,45 @@ pub fn parse_stat(text: &[u8]) -> Result<Stat, ParseError> {
     })
 }
 
+/// The single CPUs of `/proc/stat`; one whose line is no such line is left out.
+#[must_use]
+pub fn parse_single_cpus(text: &[u8]) -> Vec<SingleCpu> {
+    lines(text).skip(1).map_while(|line| line.strip_prefix(b"cpu")).filter_map(single_cpu).collect()
+}
+
+/// Number, user, nice, system, idle, iowait, irq, softirq, steal.
+fn single_cpu(line: &[u8]) -> Option<SingleCpu> {
+    let mut numbers = [0; 9];
+    let mut found = fields(line).map(decimal);
+    for number in &mut numbers {
+        *number = found.next()??;
+    }
+    let [number, user, nice, system, idle, iowait, irq, softirq, steal] = numbers;
+    let ns = |parts: &[u64]| {
+        parts.iter().fold(0_u64, |sum, ticks| sum.saturating_add(ticks.saturating_mul(tick_ns())))
+    };
+    Some(SingleCpu {
+        number,
+        work_ns: ns(&[user, nice, system, irq, softirq]),
+        idle_ns: ns(&[idle, iowait]),
+        stolen_ns: ns(&[steal]),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn single_cpus_are_known_by_their_number_and_a_broken_line_is_none() {
+        let text = b"cpu  1 1 1 1 1 1 1 1\ncpu0 1 2 3 4 5 6 7 8 9 9\ncpu2 1 1 1\ncpu3 1 1 1 1 1 1 1 99999999999999999999\n\
+                     cpu7 0 0 0 0 0 0 0 1\nintr 5\ncpu8 1 1 1 1 1 1 1 1\n";
+        let tick = tick_ns();
+        let first = SingleCpu { number: 0, work_ns: 19 * tick, idle_ns: 9 * tick, stolen_ns: 8 * tick };
+        let last = SingleCpu { number: 7, stolen_ns: tick, ..SingleCpu::default() };
+        assert_eq!(parse_single_cpus(text), [first, last]);
+        assert_eq!(parse_single_cpus(b""), []);
+    }
 
     #[test]
     fn ticks_forks_and_cpus_are_found() {

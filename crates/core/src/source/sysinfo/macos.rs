@@ -32,7 +32,6 @@ pub fn machine_cpu() -> Result<MachineCpu, SourceError> {
         user_ns: user.saturating_add(nice).saturating_mul(TICK_NS),
         system_ns: system.saturating_mul(TICK_NS),
         steal_ns: None,
-        taken_ns: 0,
         forks: None,
         // Not known: then no rate is held to it.
         cpus: cpus.unwrap_or(u32::MAX),

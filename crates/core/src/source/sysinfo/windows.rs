@@ -27,7 +27,6 @@ pub fn machine_cpu() -> Result<MachineCpu, SourceError> {
         user_ns: times.user_ns,
         system_ns: times.system_ns,
         steal_ns: None,
-        taken_ns: 0,
         forks: None,
         cpus: sys::cpus(),
     })

@@ -1,0 +1,234 @@
+//! Stolen time in a counter of the job's CPU time, and what is left without it.
+//!
+//! In:  the counter, what the job's processes are known to have spent, and the machine's CPUs, at each look.
+//! Out: the job's own part of the counter; it grows by no more than the counter does.
+//!
+//! A task's clock runs while the task has a CPU, also while the hypervisor has given that CPU to another machine; the
+//! kernel's own accounts leave that time out. How much was taken from each CPU is known, from whom is not. The kernel
+//! also calls stolen what a CPU waits for when it is to wake up, which no task had to do without: so a CPU's stolen time
+//! counts by the share of time in which that CPU was not idle.
+
+use crate::snapshot::SingleCpu;
+
+/// Over a shorter time nothing is settled: the accounts step by 10 ms.
+const WINDOW_NS: u64 = 200_000_000;
+
+/// So late may stolen time be in the accounts.
+const LATE_NS: u64 = 20_000_000;
+
+/// The job's own part of a counter.
+#[derive(Debug, Default)]
+pub struct Stolen {
+    since: Option<Look>,
+    /// Up to that look.
+    own_ns: u64,
+}
+
+#[derive(Debug)]
+struct Look {
+    counted_ns: u64,
+    seen_ns: u64,
+    cpus: Vec<SingleCpu>,
+}
+
+/// What all CPUs did between two looks.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_field_names, reason = "a unit is part of its name")]
+struct Machine {
+    work_ns: u64,
+    idle_ns: u64,
+    stolen_ns: u64,
+    /// Stolen from work, as far as one can tell.
+    taken_ns: u64,
+    /// The most that it can have been.
+    taken_at_most_ns: u64,
+}
+
+impl Stolen {
+    /// What of `counted_ns` was the job's own, when its processes are known to have spent `seen_ns`.
+    pub fn take_off(&mut self, counted_ns: u64, seen_ns: u64, cpus: &[SingleCpu]) -> u64 {
+        let now = || Look { counted_ns, seen_ns, cpus: cpus.to_vec() };
+        let Some(then) = &self.since else {
+            (self.since, self.own_ns) = (Some(now()), counted_ns);
+            return counted_ns;
+        };
+        let machine = Machine::between(&then.cpus, cpus);
+        let counted_since_ns = counted_ns.saturating_sub(then.counted_ns);
+        let unseen_ns = counted_since_ns.saturating_sub(seen_ns.saturating_sub(then.seen_ns));
+        let lost_ns =
+            machine.as_ref().map_or(0, |machine| machine.taken_from_job(counted_since_ns, unseen_ns));
+        let own_ns = self.own_ns.saturating_add(counted_since_ns - lost_ns);
+        let cpus_ns = |machine: &Machine| machine.work_ns + machine.idle_ns + machine.stolen_ns;
+        let is_settled = |machine: &Machine| cpus_ns(machine) >= WINDOW_NS.saturating_mul(cpus.len() as u64);
+        // Where the CPUs are not known, or not the same, there is nothing to wait for.
+        if machine.as_ref().is_none_or(is_settled) {
+            (self.since, self.own_ns) = (Some(now()), own_ns);
+        }
+        own_ns
+    }
+}
+
+impl Machine {
+    /// `None` where these are not the same CPUs at two moments.
+    fn between(then: &[SingleCpu], now: &[SingleCpu]) -> Option<Self> {
+        if then.len() != now.len() || now.is_empty() {
+            return None;
+        }
+        let mut machine = Self::default();
+        for (then, now) in then.iter().zip(now) {
+            let work_ns = now.work_ns.checked_sub(then.work_ns)?;
+            // The kernel lets idle time go back a little where two of its clocks differ.
+            let idle_ns = now.idle_ns.saturating_sub(then.idle_ns);
+            let stolen_ns = now.stolen_ns.checked_sub(then.stolen_ns)?;
+            if now.number != then.number {
+                return None;
+            }
+            let wanted_ns = work_ns.saturating_add(stolen_ns);
+            let taken_ns = part(stolen_ns, wanted_ns, wanted_ns.saturating_add(idle_ns));
+            machine.work_ns = machine.work_ns.saturating_add(work_ns);
+            machine.idle_ns = machine.idle_ns.saturating_add(idle_ns);
+            machine.stolen_ns = machine.stolen_ns.saturating_add(stolen_ns);
+            machine.taken_ns = machine.taken_ns.saturating_add(taken_ns);
+            // A job that goes from CPU to CPU leaves each idle for a part of the time.
+            let at_most_ns = taken_ns.saturating_mul(2).min(stolen_ns);
+            machine.taken_at_most_ns = machine.taken_at_most_ns.saturating_add(at_most_ns);
+        }
+        Some(machine)
+    }
+
+    /// Of what was counted and not seen, that which was stolen. All of it where that can be. Where it is more, there are
+    /// processes that nobody saw, and the job lost by its part of the machine's work: an estimate.
+    fn taken_from_job(&self, counted_ns: u64, unseen_ns: u64) -> u64 {
+        if self.stolen_ns == 0 {
+            return 0;
+        }
+        if unseen_ns <= self.taken_at_most_ns.saturating_add(LATE_NS) {
+            return unseen_ns;
+        }
+        part(self.taken_ns, counted_ns, self.work_ns.saturating_add(self.taken_ns)).min(self.taken_ns)
+    }
+}
+
+/// `amount` × `of` / `all`.
+fn part(amount: u64, of: u64, all: u64) -> u64 {
+    let part = u128::from(amount) * u128::from(of) / u128::from(all.max(1));
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Work, idle and stolen time of CPUs, in seconds.
+    fn cpus(of: &[[u64; 3]]) -> Vec<SingleCpu> {
+        let cpu = |(number, [work, idle, stolen]): (usize, &[u64; 3])| SingleCpu {
+            number: number as u64,
+            work_ns: work * SECOND,
+            idle_ns: idle * SECOND,
+            stolen_ns: stolen * SECOND,
+        };
+        of.iter().enumerate().map(cpu).collect()
+    }
+
+    /// Seconds of the job's own after looks at (counted, seen, CPUs).
+    fn own_s(looks: &[(u64, u64, &[[u64; 3]])]) -> Vec<u64> {
+        let mut stolen = Stolen::default();
+        let look = |(counted, seen, of): &(u64, u64, &[[u64; 3]])| {
+            stolen.take_off(counted * SECOND, seen * SECOND, &cpus(of)) / SECOND
+        };
+        looks.iter().map(look).collect()
+    }
+
+    #[test]
+    fn a_job_that_its_host_throttles_spent_what_was_seen() {
+        let looks: [(u64, u64, &[[u64; 3]]); 3] = [
+            (0, 0, &[[9, 9, 9], [9, 9, 9]]),
+            (10, 2, &[[11, 9, 17], [9, 19, 9]]),
+            (20, 4, &[[13, 9, 25], [9, 29, 9]]),
+        ];
+        assert_eq!(own_s(&looks), [0, 2, 4]);
+    }
+
+    #[test]
+    fn processes_that_nobody_saw_lost_their_part() {
+        // All of the machine's work is theirs: 2 s of 10 on the CPU that they had.
+        assert_eq!(own_s(&[(0, 0, &[[0, 0, 0], [0, 0, 0]]), (10, 0, &[[2, 0, 8], [0, 10, 0]])]), [0, 2]);
+        // Half of it, of a machine from which 4 of 20 s were taken.
+        assert_eq!(own_s(&[(0, 0, &[[0; 3]; 2]), (10, 1, &[[8, 0, 2], [8, 0, 2]])]), [0, 8]);
+    }
+
+    #[test]
+    fn what_an_idle_cpu_waits_for_explains_hardly_anything() {
+        let (then, now): ([[u64; 3]; 2], _) = ([[0; 3]; 2], [[100, 0, 0], [1, 860, 39]]);
+        assert_eq!(own_s(&[(0, 0, &then), (100, 70, &now)]), [0, 98]);
+    }
+
+    #[test]
+    fn stolen_time_of_before_hides_no_work_of_now_and_that_of_now_no_work_of_before() {
+        // A minute is stolen from work that is seen, then nobody sees a minute of work, then a minute is stolen again.
+        let looks: [(u64, u64, &[[u64; 3]]); 4] = [
+            (0, 0, &[[0, 0, 0]]),
+            (60, 1, &[[1, 0, 59]]),
+            (120, 1, &[[61, 0, 59]]),
+            (180, 2, &[[62, 0, 118]]),
+        ];
+        assert_eq!(own_s(&looks), [0, 1, 61, 62]);
+    }
+
+    #[test]
+    fn without_a_hypervisor_or_with_other_cpus_all_that_is_counted_is_the_jobs() {
+        let looks: [(u64, u64, &[[u64; 3]]); 5] = [
+            (0, 0, &[]),
+            (10, 1, &[]),
+            (20, 1, &[[9, 9, 9]]),
+            (30, 1, &[[1, 1, 1]]),
+            (40, 1, &[[1, 1, 90]; 2]),
+        ];
+        assert_eq!(own_s(&looks), [0, 10, 20, 30, 40]);
+    }
+
+    #[test]
+    fn short_looks_come_to_the_same_as_a_long_one() {
+        let mut stolen = Stolen::default();
+        let mut own_ns = 0;
+        for ms in 0..=3000_u64 {
+            // A fifth is stolen; the accounts step by 10 ms, the counter does not.
+            let stepped = |ns: u64| ns / 10_000_000 * 10_000_000;
+            let (counted_ns, stolen_ns) = (ms * 1_000_000, stepped(ms * 200_000));
+            let work_ns = stepped(ms * 1_000_000).saturating_sub(stolen_ns);
+            own_ns = stolen.take_off(
+                counted_ns,
+                ms * 800_000,
+                &[SingleCpu { work_ns, stolen_ns, ..SingleCpu::default() }],
+            );
+        }
+        assert!((2_390_000_000..=2_430_000_000).contains(&own_ns), "{own_ns}");
+    }
+
+    proptest! {
+        /// Whatever the accounts say, the figure grows by no more than the counter and by no less than what was seen.
+        #[test]
+        fn growth_stays_between_what_was_seen_and_what_was_counted(
+            steps in proptest::collection::vec((0_u64..1 << 40, 0_u64..1 << 40, any::<[u32; 3]>()), 1..20)
+        ) {
+            let mut stolen = Stolen::default();
+            let (mut counted_ns, mut seen_ns, mut cpu) = (0_u64, 0_u64, SingleCpu::default());
+            let mut settled_ns = stolen.take_off(0, 0, &[cpu]);
+            for (counted, seen, [work, idle, taken]) in steps {
+                counted_ns += counted;
+                seen_ns += seen;
+                cpu.work_ns += u64::from(work) + WINDOW_NS;
+                cpu.idle_ns += u64::from(idle);
+                cpu.stolen_ns += u64::from(taken);
+                let own_ns = stolen.take_off(counted_ns, seen_ns, &[cpu]);
+                prop_assert!(own_ns >= settled_ns + seen.min(counted), "{own_ns}");
+                prop_assert!(own_ns <= settled_ns + counted, "{own_ns}");
+                settled_ns = own_ns;
+            }
+        }
+    }
+}
