@@ -27,7 +27,8 @@ check: ## formatting, lints, docs, licences and advisories
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
 test-rust: setup ## the tests of core and command
-	cargo test --workspace --features resource-tracker/parquet
+	# Whoever runs us in the background may have us ignore what tests send.
+	env --default-signal=HUP,INT,QUIT,PIPE,TERM cargo test --workspace --features resource-tracker/parquet
 
 test-interop: setup ## recordings exchanged with the original package
 	tests/interop/run.sh $(VENV)/interop

@@ -33,6 +33,7 @@ use crate::root::Root;
 use crate::sampler::Target;
 use crate::session::Plan;
 use crate::snapshot::Moment;
+use crate::source::gpu::GpuFigures;
 use crate::source::process_start;
 use crate::sys::{self, Ending, Watch};
 use crate::tracker::{State, Tracker};
@@ -105,6 +106,16 @@ struct Answer {
     notes: Vec<String>,
 }
 
+/// What it leaves for its host at the end, beside the rows.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastWords {
+    /// What did not go as it should.
+    pub notes: Vec<String>,
+    /// What each GPU did.
+    pub gpus: Vec<GpuFigures>,
+}
+
 /// A companion that runs, or ran.
 #[derive(Debug)]
 pub struct Companion {
@@ -114,9 +125,9 @@ pub struct Companion {
     pub start_time: f64,
     /// How it counts CPU time.
     pub cpu_source: String,
-    /// What did not go as it should: at the start, and once it has been stopped all of it.
-    pub notes: Vec<String>,
-    notes_path: PathBuf,
+    /// As of the start, and once it has been stopped all of it.
+    pub words: LastWords,
+    words_path: PathBuf,
 }
 
 impl Companion {
@@ -152,8 +163,9 @@ impl Companion {
             return Err(CompanionError::Refused { why });
         }
         let Answer { pid, start_ticks, start_time, cpu_source, notes, .. } = answer;
-        let notes_path = notes_path(&orders.journal);
-        Ok((Self { pid, start_ticks, start_time, cpu_source, notes, notes_path }, Rows::of(orders.journal)))
+        let words = LastWords { notes, ..LastWords::default() };
+        let words_path = notes_path(&orders.journal);
+        Ok((Self { pid, start_ticks, start_time, cpu_source, words, words_path }, Rows::of(orders.journal)))
     }
 
     /// Whether it still records.
@@ -171,22 +183,24 @@ impl Companion {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        match read_notes(&self.notes_path) {
-            Some(notes) => self.notes = notes,
-            None => self.notes.push("the companion was killed: rows after that are missing".to_owned()),
+        match LastWords::read(&self.words_path) {
+            Some(words) => self.words = words,
+            None => self.words.notes.push("the companion was killed: rows after that are missing".to_owned()),
         }
-        let _ = std::fs::remove_file(&self.notes_path);
+        let _ = std::fs::remove_file(&self.words_path);
     }
 }
 
-fn read_notes(path: &Path) -> Option<Vec<String>> {
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
-}
+impl LastWords {
+    fn read(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    }
 
-fn write_notes(path: &Path, notes: &[String]) -> io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(&serde_json::to_vec(notes)?)
+    fn write(&self, path: &Path) -> io::Result<()> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(&serde_json::to_vec(self)?)
+    }
 }
 
 /// Whether that very process is there, and not only its remains that nobody has waited for.
@@ -286,7 +300,8 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
     wait_for_stop(&signals, &mut tracker, watched, &mut ());
     if is_alive(orders.host, host_start) {
         // The journal is the host's. Where these cannot be written, it will think that we were killed.
-        let _ = write_notes(&notes_path(rows.path()), &tracker.notes());
+        let words = LastWords { notes: tracker.notes(), gpus: tracker.gpus() };
+        let _ = words.write(&notes_path(rows.path()));
         let _ = rows.keep();
     } else {
         keep(&orders, config, rows, run, &tracker, host.as_ref());

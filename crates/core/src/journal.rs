@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::metric::{GpuCells, Metric, Row, Table};
+use crate::metric::{GpuCells, MOST_GPUS, Metric, Row, Table};
 use crate::sys;
 
 const VERSION: u32 = 1;
@@ -264,6 +264,9 @@ impl Reader {
         let mut row = Row::default();
         let mut rest = take(content.get(2..)?, &self.columns, |metric, value| row.set(metric, Some(value)))?;
         while !rest.is_empty() {
+            if row.gpus.len() == MOST_GPUS {
+                return None;
+            }
             let mut cells = GpuCells::default();
             rest = take(rest, &self.gpu_columns, |metric, value| {
                 if let Some(cell) = metric.place_of_gpu().and_then(|place| cells.get_mut(place)) {
@@ -330,6 +333,18 @@ mod tests {
             assert_eq!(first, (0..10_u32).map(|seed| row(f64::from(seed))).collect::<Vec<_>>());
             assert_eq!(reader.collect::<Vec<_>>(), first);
         }
+    }
+
+    #[test]
+    fn a_record_of_more_gpus_than_there_can_be_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let mut journal = Journal::create(&path, serde_json::Value::Null, false).unwrap();
+        for gpus in [MOST_GPUS, MOST_GPUS + 1] {
+            journal.append(&row(0.0).with_gpus(vec![GpuCells::default(); gpus])).unwrap();
+        }
+        let rows: Vec<usize> = Reader::open(&path).unwrap().map(|row| row.gpus.len()).collect();
+        assert_eq!(rows, [MOST_GPUS]);
     }
 
     #[test]

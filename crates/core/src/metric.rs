@@ -218,6 +218,9 @@ metrics! {
 /// Where the metrics of a GPU begin: they are the last ones.
 const FIRST_OF_GPU: usize = Metric::GpuUsage as usize;
 
+/// GPUs that a recording has columns of: whoever names others in each answer must not fill our memory.
+pub const MOST_GPUS: usize = 64;
+
 /// The cells of one GPU, in the order of [`Metric::PER_GPU`].
 pub type GpuCells = [Option<f64>; Metric::PER_GPU.len()];
 

@@ -65,19 +65,25 @@ pub fn recover(history: &History) -> Result<Vec<String>, HistoryError> {
 /// # Errors
 /// When the history cannot be written.
 pub fn recover_temporary(history: &History, folder: &Path) -> Result<Vec<String>, HistoryError> {
-    let mut recovered = Vec::new();
+    let mut recovered = recover_files(history, folder)?;
     // A folder that cannot be read has nothing for us.
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_of_r = file.file_name().to_str().is_some_and(|name| name.starts_with(OF_R));
+        if is_of_r && file.metadata().is_ok_and(|found| found.is_dir() && sys::is_own_file(&found)) {
+            recovered.extend(recover_files(history, &file.path())?);
+        }
+    }
+    Ok(recovered)
+}
+
+fn recover_files(history: &History, folder: &Path) -> Result<Vec<String>, HistoryError> {
+    let mut recovered = Vec::new();
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = file.file_name();
-        let name = name.to_str().unwrap_or_default();
+        let Some(id) = name.to_str().and_then(temporary_id) else { continue };
         // Anybody may write into such a folder; only what is our own is believed.
-        let Some(found) = file.metadata().ok().filter(sys::is_own_file) else { continue };
-        if found.is_dir() && name.starts_with(OF_R) {
-            recovered.extend(recover_temporary(history, &file.path())?);
-        } else if let Some(id) = temporary_id(name)
-            && found.is_file()
-            && recover_one(history, id, &file.path())?
-        {
+        let is_ours = file.metadata().is_ok_and(|found| found.is_file() && sys::is_own_file(&found));
+        if is_ours && recover_one(history, id, &file.path())? {
             recovered.push(id.to_owned());
         }
     }

@@ -30,11 +30,11 @@ pub fn version() -> &'static str {
     PROGRAM_VERSION
 }
 
-/// The metric table: dicts of table, column, unit, kind, decimals, `human_name`, `byte_factor` and doc.
+/// The metric table, without what every GPU has: dicts of table, column, unit, kind, decimals, `human_name`, `byte_factor` and doc.
 #[pyfunction]
 pub fn metrics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let rows = PyList::empty(py);
-    for metric in Metric::ALL {
+    for metric in Metric::ONCE {
         let row = json!({
             "table": metric.table().key(),
             "column": metric.column(),

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::record::Rows;
 use crate::session::Plan;
+use crate::source::gpu::GpuFigures;
 
 /// Whether a companion can be had here.
 pub const IS_AVAILABLE: bool = false;
@@ -24,6 +25,15 @@ pub enum CompanionError {
     },
 }
 
+/// What it would leave for its host.
+#[derive(Clone, Debug, Default)]
+pub struct LastWords {
+    /// What did not go as it should.
+    pub notes: Vec<String>,
+    /// What each GPU did.
+    pub gpus: Vec<GpuFigures>,
+}
+
 /// A companion; none can be made.
 #[derive(Debug)]
 pub struct Companion {
@@ -31,8 +41,8 @@ pub struct Companion {
     pub start_time: f64,
     /// How it counts CPU time.
     pub cpu_source: String,
-    /// What did not go as it should at the start.
-    pub notes: Vec<String>,
+    /// What it has to tell.
+    pub words: LastWords,
     never: std::convert::Infallible,
 }
 

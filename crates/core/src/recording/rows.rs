@@ -11,10 +11,15 @@
 use super::window::is_blank;
 use crate::decimal;
 use crate::frame::{Column, Frame};
-use crate::metric::Table;
+use crate::metric::{MOST_GPUS, Metric, Table};
 
 /// Most columns of a table.
 pub(super) const MAX_COLUMNS: usize = 512;
+
+const _: () = assert!(
+    Metric::ONCE.len() + MOST_GPUS * Metric::PER_GPU.len() <= MAX_COLUMNS,
+    "what we write we must be able to read"
+);
 
 /// The rows of one table while they come in.
 pub(super) struct Rows {

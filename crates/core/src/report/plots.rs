@@ -166,7 +166,7 @@ pub(super) fn plots(recording: &Recording, summary: &Summary, timeline: &Timelin
 
 /// The job on every GPU; one alone is in the chart of all.
 fn each_gpu(recording: &Recording, timeline: &Timeline) -> Option<Plot> {
-    let extra = recording.extra.as_ref()?;
+    let extra = recording.extra.as_ref().filter(|_| recording.process.is_some())?;
     let column = |gpu: usize| extra.metric_of_gpu(Metric::GpuJobUsage, gpu);
     let gpus = (0..).map_while(column).take(MOST_GPUS);
     let lines: Vec<Line> = gpus

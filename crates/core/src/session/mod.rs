@@ -313,7 +313,7 @@ impl Session {
         let mut notes: Vec<Note> = self.warnings.drain(..).map(Note::Warning).collect();
         let all = match &self.life {
             Life::Thread { tracker, .. } => tracker.notes(),
-            Life::Companion { companion, .. } => companion.notes.clone(),
+            Life::Companion { companion, .. } => companion.words.notes.clone(),
             Life::New | Life::Loaded { .. } => Vec::new(),
         };
         let has_begun = self.stop_time.is_some() || self.rows() > 0;

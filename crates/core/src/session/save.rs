@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::load::read_rows;
 use super::{Life, Session};
+use crate::companion::LastWords;
 use crate::journal::Reader;
 use crate::output::Output;
 use crate::record;
@@ -22,20 +23,18 @@ impl Session {
         }
         let plan = &self.plan;
         let summary = self.summary();
+        let LastWords { notes, gpus } = match &self.life {
+            Life::Thread { tracker, .. } => LastWords { notes: tracker.notes(), gpus: tracker.gpus() },
+            Life::Companion { companion, .. } => companion.words.clone(),
+            Life::New | Life::Loaded { .. } => LastWords::default(),
+        };
         let run = Run {
             host: crate::sys::host_name(),
             status: self.is_running().then_some(Status::Running),
             cpu_source: self.cpu_source(),
             coverage: summary.coverage(),
-            notes: match &self.life {
-                Life::Thread { tracker, .. } => tracker.notes(),
-                Life::Companion { companion, .. } => companion.notes.clone(),
-                Life::New | Life::Loaded { .. } => Vec::new(),
-            },
-            gpus: match &self.life {
-                Life::Thread { tracker, .. } => tracker.gpus(),
-                Life::Companion { .. } | Life::New | Life::Loaded { .. } => Vec::new(),
-            },
+            notes,
+            gpus,
             ..Run::default()
         };
         let mut head = record::head(&plan.config, plan.pid, self.start_time.unwrap_or_default(), run);

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Gpu, GpuReading};
-use crate::metric::{GpuCells, Metric};
+use crate::metric::{GpuCells, MOST_GPUS, Metric};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -59,9 +59,6 @@ pub struct GpuFigures {
     pub clock_mean_mhz: Option<f64>,
 }
 
-/// GPUs that a recording has figures of: whoever names others in each answer must not fill our memory.
-const MOST_GPUS: usize = 64;
-
 /// Figures while they come in.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
@@ -97,9 +94,14 @@ impl Figures {
     /// Counts a row of this length in, and gives its cells.
     pub fn add(&mut self, reading: &GpuReading, row_s: f64) -> Vec<GpuCells> {
         let mut row = self.unread();
+        let mut filled = Vec::with_capacity(reading.gpus.len());
         for gpu in &reading.gpus {
-            let at = self.gpus.iter().position(|(known, _)| known.id == gpu.id && known.name == gpu.name);
-            let at = at.unwrap_or(self.gpus.len());
+            // Two of a model that have no id are told apart by their order.
+            let is_it = |(at, (known, _)): (usize, &(Gpu, Levels))| {
+                known.id == gpu.id && known.name == gpu.name && !filled.contains(&at)
+            };
+            let at = self.gpus.iter().enumerate().position(is_it).unwrap_or(self.gpus.len());
+            filled.push(at);
             if at == self.gpus.len() && at < MOST_GPUS {
                 self.gpus.push((gpu.clone(), Levels::default()));
                 row.push(GpuCells::default());
@@ -195,6 +197,8 @@ mod tests {
         assert_eq!(usage, [(None, None), (None, Some(2.0)), (Some(1.0), Some(0.0))]);
         let row = figures.add(&reading(Vec::new()), 0.0);
         assert_eq!(row, vec![GpuCells::default(); 3]);
+        let row = figures.add(&reading(vec![gpu("", Some(0.1), 0), gpu("", Some(0.9), 0)]), 0.0);
+        assert_eq!((row[3][0], row[4][0]), (Some(0.1), Some(0.9)), "two without an id");
         assert_eq!((a.usage_mean, a.usage_max, a.job_vram_max_mib), (Some(0.2), Some(0.5), Some(90.0)));
         assert_eq!((b.usage_mean, b.job_vram_max_mib, b.estimated), (None, Some(2.0), true));
         assert_eq!(

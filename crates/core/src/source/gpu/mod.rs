@@ -249,7 +249,7 @@ fn remembered() -> Option<Arc<GpuReading>> {
 static SHARED: Mutex<Option<(u32, Arc<Gpus>)>> = Mutex::new(None);
 
 /// When this machine was last seen to have no GPU, by the monotonic clock. Four lookups a look are a sixth of what a
-/// look at one small process costs, and no driver is loaded within a second of its device file.
+/// look at one small process costs; a GPU that comes is seen a second later.
 static ABSENT_AT_NS: AtomicU64 = AtomicU64::new(0);
 
 /// For how long that is believed.

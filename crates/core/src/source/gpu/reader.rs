@@ -4,7 +4,7 @@ use super::drm::{self, Drm};
 use super::nvidia::{self, Nvidia};
 use super::open_files::OpenFiles;
 use super::visible::Permissions;
-use super::{GpuReading, Question};
+use super::{GpuReading, Question, Share};
 use crate::root::Root;
 use crate::snapshot::Moment;
 
@@ -62,6 +62,10 @@ impl Reader {
             reading.notes.push(format!("GPU: {why}"));
         }
         self.permissions.apply(root, question.root_pid, &mut reading.gpus);
+        if question.root_pid.is_none() {
+            // Nobody is followed: there is no part of anybody.
+            reading.gpus.iter_mut().for_each(|gpu| gpu.job = Share::default());
+        }
         if reading.gpus.iter().any(|gpu| gpu.job.is_estimate) {
             reading.notes.push(
                 "GPU: the job's part is an estimate, by the GPU files that its processes have open"
