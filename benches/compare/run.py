@@ -90,7 +90,9 @@ def measure(tracker, job: list[str]) -> tuple[float | None, float, float]:
     truth, own = Group("job"), Group("tracker")
     try:
         command, reported = tracker(truth.enter(job))
-        done = subprocess.run(own.enter(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+        done = subprocess.run(
+            own.enter(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
+        )
         found = reported(done.stdout) if done.returncode == 0 else None
         return found, truth.cpu_s(), own.cpu_s()
     finally:
@@ -102,7 +104,15 @@ def ported(given: str | None) -> str | None:
     """The port, where it can be had."""
     program = Path(given) if given else ROOT / "target/port/bin/resource-tracker"
     if not program.exists():
-        wanted = ["cargo", "install", "--quiet", "--locked", "--root", str(ROOT / "target/port"), "resource-tracker@0.1.18"]
+        wanted = [
+            "cargo",
+            "install",
+            "--quiet",
+            "--locked",
+            "--root",
+            str(ROOT / "target/port"),
+            "resource-tracker@0.1.18",
+        ]
         subprocess.run(wanted, check=False, cwd="/")
     return str(program) if program.exists() else None
 

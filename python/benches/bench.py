@@ -3,8 +3,8 @@
     python bench.py [loop] [import] [start] [memory] [stats]
 
 Budgets: a tight loop within 1 % of its speed at 1 s and 3 % at 0.01 s; import under 15 ms; `ResourceTracker()` under
-2 ms; 6 MiB after a day of samples; `get_process_stats` of one process ten times as fast as psutil, and of one, 10 and 100
-at most 1.5 times the bare kernel reads.
+2 ms; 6 MiB after a day of samples; `get_process_stats` of one process ten times as fast as psutil, and of one, 10 and
+100 at most 1.5 times the bare kernel reads.
 
 The process is a shell in each case. The kernel looks at every page of a process for `smaps_rollup`, which nobody who
 wants PSS can do without: the larger a process, the more of everybody's time is that, and the nearer come all who read
