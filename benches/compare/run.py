@@ -138,9 +138,11 @@ def main() -> None:
     given = parser.parse_args()
     python, program = environment(given.peers), ported(given.port)
     known = subprocess.run([python, str(PEERS), "list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-    trackers = {"this": ours, **{name: peer(python, name) for name in known}}
-    if program:
-        trackers["its Rust port"] = port(program)
+    trackers = {"this": ours}
+    for name in known:
+        trackers[name] = peer(python, name)
+        if name == "original" and program:
+            trackers["its Rust port"] = port(program)
     print(f"| reported / true CPU time | {' | '.join(trackers)} |")
     print(f"|---|{'---|' * len(trackers)}")
     for title, kind in KINDS:

@@ -162,6 +162,8 @@ impl Keeper {
         head.cloud_info = cloud_info(self.offline);
         let mut kept = Kept { head, recording: None, report: None, notes };
         let Some(rows) = self.rows else { return Some(kept) };
+        // What looked at the machine is not needed beside what writes.
+        sys::release_start_up_code();
         if let Some((output, path)) = self.report {
             match report::write(output, &rows, &kept.head, self.earlier_runs) {
                 Ok(()) => kept.report = Some(path),

@@ -22,6 +22,8 @@ use crate::trend::TrendSink;
 /// Runs a command; its exit status.
 pub fn run(args: &RunArgs, ignored_at_start: &[i32]) -> Result<u8, Failure> {
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    // What read the arguments is not needed beside what opens the outputs.
+    sys::release_start_up_code();
     let (keeper, mut sinks) = Keeper::open(&args.record, Some(words))?;
     let mut beside = Company::start(&args.record, &mut sinks);
     let done = wrap::run(&args.command, args.record.config(), sinks, ignored_at_start, &mut beside)?;
@@ -73,6 +75,8 @@ impl<'a> Company<'a> {
         // What wrote the recording is not needed beside the catalogue.
         sys::release_start_up_code();
         let context = past::context(&kept.head, done.tracker.summary(), self.args.history, past::nobody());
+        // Nor what searched the catalogue beside what writes the text.
+        sys::release_start_up_code();
         let account = Account {
             head: &kept.head,
             context: &context,

@@ -177,7 +177,7 @@ pub fn run(
 ) -> Result<Done, WrapError> {
     let signals = Signals::receive(ignored_at_start, beside.minds_stops())?;
     let root = host()?;
-    // What read the arguments and opened the outputs is not needed while we sample, nor that when we sum up.
+    // What opened the outputs is not needed while we sample, nor that when we sum up.
     sys::release_start_up_code();
     let mut tracker = Tracker::start(config, Target::Future, sinks)?;
     let memory_watch = OomWatch::start(&root, "self");
