@@ -23,9 +23,7 @@ JOBS = [("one", 3), ("short_children", 3), ("children_of_threads", 3), ("double_
 SYSTEM_PYTHON = "/usr/bin/python3"
 PROGRAM = """
     import json, os, sys
-    kind, seconds, group = sys.argv[1], float(sys.argv[2]), sys.argv[3]
-    with open(f"{group}/cgroup.procs", "w") as file:
-        file.write("0")
+    kind, seconds, group, method = sys.argv[1], float(sys.argv[2]), sys.argv[3], eval(sys.argv[4])
     import jobs
     from resource_tracker import ResourceTracker
 
@@ -33,11 +31,16 @@ PROGRAM = """
         with open(f"{group}/cpuacct.usage") as file:
             return int(file.read()) / 1e9
 
-    tracker = ResourceTracker(method=eval(sys.argv[4]))
-    before = true_s()
+    tracker = ResourceTracker(method=method)
+    # Not before: a companion is no part of the job.
+    with open(f"{group}/cgroup.procs", "w") as file:
+        file.write("0")
     getattr(jobs, kind)(seconds)
-    true = true_s() - before
+    true = true_s()
     tracker.stop()
+    if method is None:
+        # Nor is the sampling thread, which is in the group.
+        true -= sum(cell or 0 for cell in tracker.extra_metrics["tracker_cpu"])
     reported = sum(tracker.process_metrics["utime"]) + sum(tracker.process_metrics["stime"])
     print(json.dumps([reported, true, tracker._session.cpu_source]))
 """
