@@ -20,7 +20,7 @@ const SHORTEST_RATE_S: f64 = 0.1;
 const TONES: usize = 4;
 
 /// GPUs that a chart tells apart; the table has all of them.
-const MOST_GPUS: usize = 16;
+const MOST_CHARTED: usize = 16;
 
 /// One chart.
 pub(super) struct Plot {
@@ -168,7 +168,7 @@ pub(super) fn plots(recording: &Recording, summary: &Summary, timeline: &Timelin
 fn each_gpu(recording: &Recording, timeline: &Timeline) -> Option<Plot> {
     let extra = recording.extra.as_ref().filter(|_| recording.process.is_some())?;
     let column = |gpu: usize| extra.metric_of_gpu(Metric::GpuJobUsage, gpu);
-    let gpus = (0..).map_while(column).take(MOST_GPUS);
+    let gpus = (0..).map_while(column).take(MOST_CHARTED);
     let lines: Vec<Line> = gpus
         .enumerate()
         .filter_map(|(gpu, column)| {
