@@ -16,9 +16,10 @@ const WINDOW_NS: u64 = 200_000_000;
 /// So late may stolen time be in the accounts.
 const LATE_NS: u64 = 20_000_000;
 
-/// Less than this part of what was counted is not taken off by an estimate: a counter misses about as much of processes
-/// that nobody waits for, whose memory is taken down after it has stopped.
-const WORTH_IT: u64 = 50;
+/// Less than this part of what was counted is not taken off by an estimate: of processes that nobody waits for the
+/// counter misses a percent or two, since their memory is taken down after it has stopped, and a little stolen time is
+/// mostly what CPUs waited for to wake up.
+const WORTH_IT: u64 = 10;
 
 /// The job's own part of a counter.
 #[derive(Debug, Default)]
