@@ -8,7 +8,7 @@ Budgets: a tight loop within 1 % of its speed at 1 s and 3 % at 0.01 s; import u
 
 The process is a shell in each case. The kernel looks at every page of a process for `smaps_rollup`, which nobody who
 wants PSS can do without: the larger a process, the more of everybody's time is that, and the nearer come all who read
-it. Two interpreters stand beside it, against the bare reads only.
+it. Two interpreters stand beside it; a large one does not keep the budget, nor do its bare reads.
 """
 
 from __future__ import annotations
@@ -151,9 +151,10 @@ def stats() -> None:
     program = [sys.executable, "-c", "print(flush=True); input()"]
     interpreter = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert interpreter.stdout is not None and interpreter.stdout.readline()
-    beside_others("a bare interpreter", interpreter.pid, 1)
+    ratio = beside_others("a bare interpreter", interpreter.pid, 1)
+    show("ours over psutil's time, a bare interpreter", ratio, "×", 0.1)
     interpreter.communicate(b"\n")
-    beside_others("this interpreter", os.getpid(), 1)
+    show("ours over psutil's time, this interpreter", beside_others("this interpreter", os.getpid(), 1), "×", 0.1)
 
 
 def beside_others(what: str, pid: int, processes: int) -> float:
