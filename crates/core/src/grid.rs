@@ -1,15 +1,20 @@
-//! The time grid of rows: pure, all times in nanoseconds and given by the caller.
+//! The time grid of rows: pure, all times in nanoseconds of the monotonic clock and given by the caller.
 
 use std::num::NonZeroU64;
 
 /// A first tick must leave the job this much time.
 const ROOM_NS: u64 = 50_000_000;
 
-/// Grid lines at `first + n × interval` of the monotonic clock.
+/// Grid lines at `first + n × interval`, and how far rows have come on them. A grid, not `sleep(interval)`: a slow row
+/// delays itself and shifts no later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     first_ns: u64,
     interval_ns: NonZeroU64,
+    /// The line of the next row.
+    due: u64,
+    /// Lines that passed unsampled and were given up.
+    missed: u64,
 }
 
 /// The row to wait for.
@@ -17,9 +22,7 @@ pub struct Grid {
 pub struct Tick {
     /// Its place on the grid, from 0.
     pub number: u64,
-    /// Grid lines that passed unsampled since the last row.
-    pub missed: u64,
-    /// When it is due, by the monotonic clock.
+    /// When it is due.
     pub at_ns: u64,
 }
 
@@ -30,17 +33,39 @@ impl Grid {
     pub fn new(wall_ns: u64, monotonic_ns: u64, interval_ns: NonZeroU64) -> Self {
         let wait_ns = interval_ns.get() - wall_ns % interval_ns;
         let wait_ns = if wait_ns < ROOM_NS { wait_ns + interval_ns.get() } else { wait_ns };
-        Self { first_ns: monotonic_ns + wait_ns, interval_ns }
+        Self { first_ns: monotonic_ns + wait_ns, interval_ns, due: 0, missed: 0 }
     }
 
-    /// The next tick after `last` (`None` before the first), seen from `now_ns`. A grid, not `sleep(interval)`:
-    /// a slow tick delays one row, shifts none; a line that has passed is skipped, not queued.
+    /// The next row. It stays the next until it is taken, however late that is: whoever does something between two
+    /// rows and takes too long has a late row, not one less.
     #[must_use]
-    pub fn next(&self, last: Option<u64>, now_ns: u64) -> Tick {
-        let due = last.map_or(0, |last| last + 1);
-        let passed = now_ns.checked_sub(self.first_ns).map_or(0, |since| since / self.interval_ns + 1);
-        let number = due.max(passed);
-        Tick { number, missed: number - due, at_ns: self.first_ns + number * self.interval_ns.get() }
+    pub const fn next(&self) -> Tick {
+        Tick { number: self.due, at_ns: self.first_ns + self.due * self.interval_ns.get() }
+    }
+
+    /// A row is made now, for all lines that have passed; gives how many of them are missed with it.
+    pub fn take(&mut self, now_ns: u64) -> u64 {
+        let next = self.passed(now_ns).max(self.due + 1);
+        let missed = std::mem::take(&mut self.missed) + next - self.due - 1;
+        self.due = next;
+        missed
+    }
+
+    /// The row is ready. Lines that passed while it was made are missed: rows that take longer than an interval must
+    /// not follow one another without a rest.
+    pub fn rest(&mut self, now_ns: u64) {
+        let next = self.passed(now_ns).max(self.due);
+        self.missed += next - self.due;
+        self.due = next;
+    }
+
+    /// Lines up to now have no row, and are not missed.
+    pub fn begin(&mut self, now_ns: u64) {
+        self.due = self.passed(now_ns).max(self.due);
+    }
+
+    fn passed(&self, now_ns: u64) -> u64 {
+        now_ns.checked_sub(self.first_ns).map_or(0, |since| since / self.interval_ns + 1)
     }
 }
 
@@ -50,22 +75,50 @@ mod tests {
 
     const SECOND: NonZeroU64 = NonZeroU64::new(1_000_000_000).unwrap();
 
-    #[test]
-    fn the_first_tick_is_the_next_round_second_with_room() {
-        assert_eq!(Grid::new(10_300_000_000, 77, SECOND).first_ns, 77 + 700_000_000);
-        assert_eq!(
-            Grid::new(10_960_000_000, 77, SECOND).first_ns,
-            77 + 1_040_000_000,
-            "40 ms are too little"
-        );
-        assert_eq!(Grid::new(10_950_000_000, 77, SECOND).first_ns, 77 + 50_000_000);
+    fn at(grid: &Grid) -> (u64, u64) {
+        (grid.next().number, grid.next().at_ns / 1_000_000)
+    }
+
+    const fn ms(ms: u64) -> u64 {
+        ms * 1_000_000
     }
 
     #[test]
-    fn a_slow_tick_shifts_no_later_one_and_is_not_made_up_for() {
-        let grid = Grid::new(0, 0, SECOND);
-        assert_eq!(grid.next(None, 5), Tick { number: 0, missed: 0, at_ns: 1_000_000_000 });
-        assert_eq!(grid.next(Some(0), 1_000_000_001), Tick { number: 1, missed: 0, at_ns: 2_000_000_000 });
-        assert_eq!(grid.next(Some(1), 5_500_000_000), Tick { number: 5, missed: 3, at_ns: 6_000_000_000 });
+    fn the_first_tick_is_the_next_round_second_with_room() {
+        let first = |wall_ms| Grid::new(ms(wall_ms), 77, SECOND).first_ns - 77;
+        assert_eq!(first(10_300), ms(700));
+        assert_eq!(first(10_960), ms(1040), "40 ms are too little");
+        assert_eq!(first(10_950), ms(50));
+    }
+
+    #[test]
+    fn a_slow_row_shifts_no_later_one_and_is_not_made_up_for() {
+        let mut grid = Grid::new(0, 0, SECOND);
+        assert_eq!(at(&grid), (0, 1000));
+        assert_eq!(grid.take(ms(1001)), 0);
+        grid.rest(ms(1300));
+        assert_eq!(at(&grid), (1, 2000));
+        assert_eq!(grid.take(ms(2000)), 0);
+        grid.rest(ms(5500));
+        assert_eq!(at(&grid), (5, 6000), "the lines at 3, 4 and 5 s passed while the row was made");
+        assert_eq!(grid.take(ms(6000)), 3);
+    }
+
+    #[test]
+    fn a_look_that_ends_after_the_line_makes_the_row_late_and_not_missed() {
+        let mut grid = Grid::new(0, 0, SECOND);
+        assert_eq!(at(&grid), (0, 1000), "a look began at 0.9 s");
+        assert_eq!(at(&grid), (0, 1000), "and ended at 1.2 s");
+        assert_eq!(grid.take(ms(1200)), 0);
+        assert_eq!(at(&grid), (1, 2000));
+        assert_eq!(grid.take(ms(4200)), 2, "held up for more than an interval, which no rest announced");
+    }
+
+    #[test]
+    fn lines_before_the_job_are_not_missed() {
+        let mut grid = Grid::new(0, 0, SECOND);
+        grid.begin(ms(3500));
+        assert_eq!(at(&grid), (3, 4000));
+        assert_eq!(grid.take(ms(4000)), 0);
     }
 }

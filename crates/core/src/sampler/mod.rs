@@ -80,14 +80,13 @@ pub(crate) fn run(
     engine.tell_notes(progress);
     progress.set_cpu_source(engine.cpu_source());
     let start = engine.started_at();
-    let grid = Grid::new(start.wall_ns, start.monotonic_ns, engine.config.interval.ns());
+    let mut grid = Grid::new(start.wall_ns, start.monotonic_ns, engine.config.interval.ns());
     let watched = match target {
         Target::Running(pid) if pid == std::process::id() => Watched::Nobody,
         Target::Running(_) if engine.config.as_guest => Watched::ByLooking,
         Target::Running(pid) => Watch::open(pid).map_or(Watched::ByLooking, Watched::ByDescriptor),
         Target::Future | Target::None => Watched::Nobody,
     };
-    let mut last: Option<u64> = None;
     let mut peek_ns = FIRST_PEEK_NS;
     let mut peek_at_ns = start.monotonic_ns + peek_ns;
     // A job that is shorter than an interval has one row, also where a grid line falls into it: the row of that line
@@ -95,11 +94,9 @@ pub(crate) fn run(
     let release_at_ns = start.monotonic_ns + engine.interval_ns();
     let mut held_back: Option<Row> = None;
     loop {
-        let now_ns = Moment::now().monotonic_ns;
-        let mut tick = grid.next(last, now_ns);
-        if target == Target::Future && engine.job.is_none() && engine.config.track_processes {
-            // Grid lines before the job starts have no row, and are not missed.
-            last = tick.number.checked_sub(1);
+        let awaits_job = target == Target::Future && engine.job.is_none() && engine.config.track_processes;
+        let mut tick = grid.next();
+        if awaits_job {
             tick.at_ns = u64::MAX;
         }
         let ask_gpus_at_ns = engine.gpus.as_ref().and_then(|gpus| gpus.ask_at_ns(&tick));
@@ -110,6 +107,9 @@ pub(crate) fn run(
             match order {
                 Order::Adopt { pid, counter } => {
                     engine.adopt(pid, counter);
+                    if awaits_job {
+                        grid.begin(Moment::now().monotonic_ns);
+                    }
                     progress.set_cpu_source(engine.cpu_source());
                 }
                 Order::Reaped(reaped) => engine.reaped.push(reaped),
@@ -134,17 +134,14 @@ pub(crate) fn run(
             return progress.set_state(State::Stopped);
         }
         if now_ns >= tick.at_ns {
-            // Lines that passed while we were held up are missed with this row.
-            let late = grid.next(last, now_ns);
-            let missed = late.number.saturating_sub(last.map_or(0, |last| last + 1)).saturating_sub(1);
-            last = Some(late.number - 1);
-            let row = engine.tick(Moment::now(), missed, false);
+            let row = engine.tick(Moment::now(), grid.take(now_ns), false);
             if now_ns < release_at_ns {
                 held_back = Some(row);
             } else if hand_on(&row, progress, &mut sinks).is_break() {
                 return progress.set_state(State::Stopped);
             }
             engine.tell_notes(progress);
+            grid.rest(Moment::now().monotonic_ns);
             peek_at_ns = now_ns + PEEK_AT_LEAST_EVERY_NS;
         } else if let Some(gpus) =
             engine.gpus.as_mut().filter(|_| ask_gpus_at_ns.is_some_and(|at| now_ns >= at))
