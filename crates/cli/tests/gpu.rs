@@ -8,6 +8,7 @@
 mod support;
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -80,22 +81,23 @@ struct Run {
     output: Output,
     recording: Recording,
     took: Duration,
-    /// How long the machine itself held somebody up who wanted nothing but to wake up in time.
+    /// How long the machine itself held somebody up who wanted nothing but to wake up and write in time.
     machine_late: Duration,
 }
 
-/// Wakes up on each CPU as a tracker does, and adds up by how much that was too late.
+/// Wakes up on each CPU and writes to the disk as a tracker does, and adds up by how much that was too late.
 struct Watcher {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Duration>>,
 }
 
 impl Watcher {
-    fn start() -> Self {
+    fn start(folder: &Path) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let cpus = thread::available_parallelism().unwrap().get();
         let watch = |cpu: usize| {
             let stop = Arc::clone(&stop);
+            let mut file = fs::File::create(folder.join(format!("watcher{cpu}"))).unwrap();
             thread::spawn(move || {
                 let mut only = CpuSet::new();
                 only.set(cpu);
@@ -105,6 +107,7 @@ impl Watcher {
                 while !stop.load(Ordering::Relaxed) {
                     let began = Instant::now();
                     thread::sleep(nap);
+                    file.write_all(b"a row\n").unwrap();
                     late += began.elapsed().saturating_sub(2 * nap);
                 }
                 late
@@ -152,7 +155,7 @@ impl Host<'_> {
         let mut command = self.command(home.path());
         command.args(["run", "-i", interval, "-q", "-o"]).arg(&file).args(["--", "sh", "-c", line]);
         command.env("PROCESSES", home.path().join("processes"));
-        let (watcher, began) = (Watcher::start(), Instant::now());
+        let (watcher, began) = (Watcher::start(home.path()), Instant::now());
         let output = command.output().unwrap();
         let (took, machine_late) = (began.elapsed(), watcher.stop());
         assert_eq!(output.status.code(), Some(0), "{}", text(&output));
