@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -18,7 +19,12 @@ SAMPLER = "resource-tracke"
 
 
 def _threads() -> set[str]:
-    return {Path(f"/proc/self/task/{task}/comm").read_text().strip() for task in os.listdir("/proc/self/task")}
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        # One that has just ended has no name any more.
+        with contextlib.suppress(OSError):
+            found.add((task / "comm").read_text().strip())
+    return found
 
 
 def _descriptors() -> dict[int, str]:
@@ -256,9 +262,12 @@ def test_signals_go_to_the_host() -> None:
         assert handlers == {number: signal.getsignal(number) for number in signal.valid_signals()}
         masks = []
         for task in os.listdir("/proc/self/task"):
-            if open(f"/proc/self/task/{task}/comm").read().strip() == "resource-tracke":
-                line = [l for l in open(f"/proc/self/task/{task}/status") if l.startswith("SigBlk")][0]
-                masks.append(int(line.split()[1], 16))
+            try:
+                status = dict(line.split(":", 1) for line in open(f"/proc/self/task/{task}/status"))
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has just ended
+            if status["Name"].strip() == "resource-tracke":
+                masks.append(int(status["SigBlk"], 16))
         # SIGKILL, SIGSTOP and the C library's own two cannot be blocked.
         assert masks and all(mask | 0x1_8004_0100 == 0xffffffffffffffff for mask in masks), [hex(m) for m in masks]
         class Alarm(Exception): pass

@@ -15,8 +15,11 @@ library(resource.tracker)
 # The sampling thread is in the group and not in the job: what the kernel says of that thread is taken off.
 thread_s <- function(name) {
   tasks <- list.files("/proc/self/task", full.names = TRUE)
-  # A thread that has just ended has no name any more.
-  name_of <- function(task) tryCatch(suppressWarnings(readLines(file.path(task, "comm"))), error = function(e) "")
+  # A thread that has just ended has no name any more: its file is gone, or is there and empty.
+  name_of <- function(task) {
+    name <- tryCatch(suppressWarnings(readLines(file.path(task, "comm"))), error = function(e) character())
+    c(name, "")[1]
+  }
   names <- vapply(tasks, name_of, "")
   thread <- tasks[names == name]
   stopifnot(length(thread) == 1)
