@@ -149,6 +149,19 @@ pub struct CpuTime {
     pub is_counted: bool,
 }
 
+/// Accounts of processes go by clock ticks and come in a little later than a counter: so much of a lead proves nothing.
+const LATE_ACCOUNTS_NS: u64 = 50_000_000;
+
+impl CpuTime {
+    /// Whether the counter saw processes of which nothing else is known: nobody waited for them, so that they handed
+    /// nothing on.
+    #[must_use]
+    pub fn proves_dropped_processes(&self) -> bool {
+        let unseen_ns = self.spent_ns.saturating_sub(self.seen_ns);
+        self.is_counted && unseen_ns > (self.spent_ns / 20).max(LATE_ACCOUNTS_NS)
+    }
+}
+
 /// What the job has spent so far and holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobReading {
@@ -236,5 +249,23 @@ impl Snapshot {
         *self = Self { at, ..Self::default() };
         // An empty listing is no listing: `pids` is filled again before anybody looks.
         self.pids = pids.filter(|pids| pids.capacity() > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_were_dropped_where_the_counters_lead_is_more_than_late_accounts() {
+        let has_dropped = |spent_ms: u64, seen_ms: u64, is_counted| {
+            let (spent_ns, seen_ns) = (spent_ms * 1_000_000, seen_ms * 1_000_000);
+            CpuTime { spent_ns, seen_ns, is_counted, ..CpuTime::default() }.proves_dropped_processes()
+        };
+        assert!(has_dropped(3000, 100, true));
+        assert!(!has_dropped(3000, 100, false), "there is nothing to hold it against");
+        assert!(!has_dropped(3000, 2900, true));
+        assert!(!has_dropped(25, 10, true), "a job of 25 ms, a tick and a half behind");
+        assert!(has_dropped(100, 40, true));
     }
 }

@@ -276,9 +276,7 @@ impl Engine {
             progress.note("storage bytes of some processes are not in the figures: no permission to read their io files".to_owned());
         }
         let cpu = self.before.job.map(|reading| reading.cpu).unwrap_or_default();
-        // A process that nobody waits for hands nothing on: a counter still has its CPU time, nobody has its bytes.
-        let unseen_ns = if cpu.is_counted { cpu.spent_ns.saturating_sub(cpu.seen_ns) } else { 0 };
-        let some_were_dropped = job.unreceived_cpu_ns() > 0 || unseen_ns > cpu.spent_ns / 20;
+        let some_were_dropped = job.unreceived_cpu_ns() > 0 || cpu.proves_dropped_processes();
         if some_were_dropped && cpu.is_counted {
             progress.note("storage bytes are incomplete: processes ended that nobody waited for".to_owned());
         } else if some_were_dropped {
