@@ -15,6 +15,7 @@ use resource_tracker::history::{Entry, History};
 use resource_tracker::host;
 use resource_tracker::metric::Table;
 use resource_tracker::output::{self, Output};
+use resource_tracker::paths;
 use resource_tracker::record::{self, Rows};
 use resource_tracker::recording::{Head, Run, Status};
 use resource_tracker::recover::temporary_name;
@@ -128,7 +129,7 @@ impl Keeper {
             Some(Ok(started)) => Ok(started),
             // What goes elsewhere does not depend on the history.
             _ if elsewhere => {
-                Rows::start(&std::env::temp_dir().join(temporary_name(std::process::id(), id)), &about, false)
+                Rows::start(&paths::temporary().join(temporary_name(std::process::id(), id)), &about, false)
             }
             Some(Err(error)) => Err(error),
             None => return,

@@ -26,6 +26,7 @@ use crate::config::{Backend, Config, ConfigError, Interval};
 use crate::history::{self, Entry, History};
 use crate::host;
 use crate::journal::notes_path;
+use crate::paths;
 use crate::record::{self, Rows};
 use crate::recording::{Run, Status};
 use crate::recover::temporary_name;
@@ -140,7 +141,7 @@ impl Companion {
         let history = history::default_directory(|name| std::env::var_os(name)).map(History::at);
         let journal = match history.filter(|history| history.prepare().is_ok()) {
             Some(history) => history.journal_path(&id),
-            None => std::env::temp_dir().join(temporary_name(std::process::id(), &id)),
+            None => paths::temporary().join(temporary_name(std::process::id(), &id)),
         };
         let orders = Orders {
             host: std::process::id(),

@@ -5,7 +5,9 @@
 //! is ignored, as its specification says.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The name of our folder in a folder for all programs.
 const OURS: &str = "resource-tracker";
@@ -70,6 +72,25 @@ pub fn folder(purpose: Purpose) -> Option<PathBuf> {
     Convention::HERE.folder(purpose, |name| std::env::var_os(name))
 }
 
+/// A folder for temporary files: the one that the environment names, or where no file can be made in it, the first of
+/// the usual ones in which one can.
+#[must_use]
+pub fn temporary() -> PathBuf {
+    let named = std::env::temp_dir();
+    let usual = ["/tmp", "/var/tmp"].map(PathBuf::from).into_iter().chain(std::env::current_dir().ok());
+    let usable = std::iter::once(named.clone()).chain(usual).find(|folder| takes_files(folder));
+    usable.unwrap_or(named)
+}
+
+fn takes_files(folder: &Path) -> bool {
+    static PROBES: AtomicU32 = AtomicU32::new(0);
+    let number = PROBES.fetch_add(1, Ordering::Relaxed);
+    let probe = folder.join(format!("{OURS}-probe-{}-{number}", std::process::id()));
+    let is_made = OpenOptions::new().write(true).create_new(true).open(&probe).is_ok();
+    // It is empty, and of no use to anybody.
+    is_made && std::fs::remove_file(&probe).is_ok()
+}
+
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
@@ -120,5 +141,14 @@ mod tests {
             assert_eq!(named.as_deref(), Some("/fast/resource-tracker"));
             assert_eq!(folder(convention, Purpose::Cache, &[("XDG_CACHE_HOME", "fast")]), None);
         }
+    }
+
+    #[test]
+    fn a_folder_takes_files_where_it_can_be_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(takes_files(folder.path()));
+        assert!(!takes_files(&folder.path().join("missing")));
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "nothing stays");
+        assert!(takes_files(&temporary()));
     }
 }

@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::history::History;
 use crate::host;
 use crate::journal::Reader;
+use crate::paths;
 use crate::record::{self, Rows};
 use crate::recording::{Recording, Run};
 use crate::recover::{recover_in_background, temporary_name};
@@ -250,8 +251,8 @@ impl Session {
     /// A host that cannot have a file gets its statistics all the same.
     fn start_rows(&mut self) -> Option<(Rows, Box<dyn crate::sampler::Sink>)> {
         let id = History::new_id();
-        let path = self.rows_folder.clone().unwrap_or_else(std::env::temp_dir);
-        let path = path.join(temporary_name(std::process::id(), &id));
+        let folder = self.rows_folder.clone().unwrap_or_else(paths::temporary);
+        let path = folder.join(temporary_name(std::process::id(), &id));
         // For whoever finds it when this program was killed.
         let run = Run {
             id: Some(id),
