@@ -43,6 +43,10 @@ pub const CHECKS: [Check; 4] = [
 /// The guess; `None` before any sample, or where only one side was recorded.
 #[must_use]
 pub fn allocation(summary: &Summary) -> Option<Allocation> {
+    let scope = summary.scope();
+    if !(scope.process && scope.system) {
+        return None;
+    }
     let mut guess = None;
     for Check { system, process, share, amount } in &CHECKS {
         let means = summary.of(*system).mean().zip(summary.of(*process).mean());
@@ -62,11 +66,15 @@ mod tests {
     use crate::summary::Scope;
 
     fn guess(cells: &[(Metric, f64)]) -> Option<Allocation> {
+        guess_of(cells, true)
+    }
+
+    fn guess_of(cells: &[(Metric, f64)], process: bool) -> Option<Allocation> {
         let mut row = Row::default();
         for (metric, value) in cells {
             row.set(*metric, Some(*value));
         }
-        let scope = Scope { process: true, system: true, start_time: None, interval_s: 1.0 };
+        let scope = Scope { process, system: true, start_time: None, interval_s: 1.0 };
         let mut summary = Summary::new(scope);
         summary.add(&row);
         allocation(&summary)
@@ -103,5 +111,7 @@ mod tests {
         );
         assert_eq!(guess(&[(Metric::ProcessCpu, 1.0), (Metric::ProcessMemory, 1.0)]), None);
         assert_eq!(guess(&[]), None);
+        let idle = [(Metric::SystemGpu, 0.0), (Metric::ProcessGpu, 0.0)];
+        assert_eq!(guess_of(&idle, false), None, "zeros of a machine without a GPU say nothing of a job");
     }
 }
