@@ -274,9 +274,8 @@ class TinyDataFrame:
         if not self._columns or not len(self):
             return "Empty dataframe"
         shown = [list(map(_shown, row.values())) for row in self.head(10)]
-        first = self._row(0)
-        to_right = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in first.values()]
-        names = list(self._columns)
+        names = list(map(_shown, self._columns))
+        to_right = [_is_of_numbers([row[name] for row in self.head(10)]) for name in self._columns]
         widths = [max(len(name), *(len(row[at]) for row in shown)) for at, name in enumerate(names)]
 
         def line(cells: list[str]) -> str:
@@ -293,7 +292,7 @@ class TinyDataFrame:
     def _repr_html_(self) -> str:
         from html import escape
 
-        head = "".join(f"<th>{escape(name)}</th>" for name in self._columns)
+        head = "".join(f"<th>{escape(_shown(name))}</th>" for name in self._columns)
         rows = "".join(
             "<tr>" + "".join(f"<td>{escape(_shown(value))}</td>" for value in row.values()) + "</tr>"
             for row in self.head(10)
@@ -332,12 +331,26 @@ def _shown(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
+def _is_of_numbers(values: list[Any]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(not isinstance(value, bool) and _as_number(value) is not None for value in known)
+
+
+def _as_number(value: Any) -> Union[int, float, None]:
+    """As a number of Python's own: numpy's are no `int`, and those that are a `float` show their type."""
+    try:
+        return value.__index__()  # type: ignore[no-any-return]
+    except (AttributeError, TypeError):
+        return float(value) if hasattr(value, "is_integer") else None
+
+
 def _cell(value: Any, quote_strings: bool, whole: bool) -> str:
     if value is None:
         return ""
-    if isinstance(value, float):
-        return str(int(value)) if whole and value.is_integer() else repr(value)
-    if isinstance(value, int):
+    number = _as_number(value)
+    if isinstance(number, float):
+        return str(int(number)) if whole and number.is_integer() else repr(number)
+    if number is not None:
         return str(value)
     text = str(value)
     if quote_strings or any(character in text for character in ',"\r\n'):

@@ -173,6 +173,23 @@ def test_str_never_fails() -> None:
     assert "&lt;b&gt;" in TinyDataFrame({"<b>": [1]})._repr_html_()
 
 
+def test_names_and_numbers_of_any_kind_are_shown() -> None:
+    assert str(TinyDataFrame({1: [1]})).endswith("\n1\n-\n1")  # type: ignore[dict-item]
+    assert str(TinyDataFrame({"wide": [None, 1, 22]})).split("\n")[3:] == ["", "   1", "  22"]
+    assert str(TinyDataFrame({"wide": [True, None]})).split("\n")[3] == "True"
+
+
+def test_numbers_of_numpy_are_written_bare() -> None:
+    numpy = pytest.importorskip("numpy")
+    values = [numpy.float64(1.5), numpy.int64(3), numpy.float32(0.25), None, "x"]
+    assert TinyDataFrame({"a": values, "b": values}).to_csv() == '"a","b"\n1.5,1.5\n3,3\n0.25,0.25\n,\n"x","x"\n'
+
+
+def test_what_is_no_finite_number_is_still_a_number_when_read() -> None:
+    frame = TinyDataFrame(csv_file_path=_csv("a,b\ninf,-inf\nnan,1\n"))
+    assert frame["a"][0] == float("inf") and frame["a"][1] != frame["a"][1] and frame["b"] == [float("-inf"), 1]
+
+
 def test_frames_and_specs_pickle_and_copy(frame: TinyDataFrame) -> None:
     native = TinyDataFrame(csv_file_path=_csv("a,b\n1,2.5\n,4\n"))
     for original in (frame, native):

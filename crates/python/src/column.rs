@@ -144,7 +144,13 @@ fn cell_to_python<'py>(py: Python<'py>, field: &Field<'_>) -> PyResult<Bound<'py
         if field.text.is_empty() {
             return Ok(py.None().into_bound(py));
         }
-        if let Some(number) = decimal::parse(&field.text) {
+        let not_finite = || match &*field.text {
+            b"nan" => Some(f64::NAN),
+            b"inf" => Some(f64::INFINITY),
+            b"-inf" => Some(f64::NEG_INFINITY),
+            _ => None,
+        };
+        if let Some(number) = decimal::parse(&field.text).or_else(not_finite) {
             return Ok(number.into_pyobject(py)?.into_any());
         }
     }
