@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any, Optional
 
     from .tracker import ResourceTracker
@@ -21,6 +21,7 @@ def track_resources(
     """Records each call of a function; the last call's tracker is the function's attribute `resource_tracker`.
 
     `on_finish` is called with the tracker after each call, also one that failed; options are `ResourceTracker`'s.
+    A coroutine or a generator is recorded from its first step to its end.
 
     >>> @track_resources(interval=0.05)
     ... def work(n):
@@ -30,22 +31,52 @@ def track_resources(
     >>> work.resource_tracker.n_samples >= 1
     True
     """
+    import contextlib
     import functools
+    import inspect
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def tracked(*args: Any, **kwargs: Any) -> Any:
+        @contextlib.contextmanager
+        def recording() -> Iterator[None]:
             from .tracker import ResourceTracker
 
-            tracker = ResourceTracker(**options)
-            tracked.resource_tracker = tracker  # type: ignore[attr-defined]
+            tracker = tracked.resource_tracker = ResourceTracker(**options)  # type: ignore[attr-defined]
             try:
-                return function(*args, **kwargs)
+                yield
             finally:
                 tracker.stop()
+                # Calls inside of this one had trackers of their own.
+                tracked.resource_tracker = tracker  # type: ignore[attr-defined]
                 if on_finish is not None:
                     on_finish(tracker)
 
+        tracked: Callable[..., Any]
+        if inspect.iscoroutinefunction(function):
+
+            async def tracked(*args: Any, **kwargs: Any) -> Any:
+                with recording():
+                    return await function(*args, **kwargs)
+
+        elif inspect.isasyncgenfunction(function):
+
+            async def tracked(*args: Any, **kwargs: Any) -> Any:
+                with recording():
+                    async for item in function(*args, **kwargs):
+                        yield item
+
+        elif inspect.isgeneratorfunction(function):
+
+            def tracked(*args: Any, **kwargs: Any) -> Any:
+                with recording():
+                    return (yield from function(*args, **kwargs))
+
+        else:
+
+            def tracked(*args: Any, **kwargs: Any) -> Any:
+                with recording():
+                    return function(*args, **kwargs)
+
+        tracked = functools.wraps(function)(tracked)
         tracked.resource_tracker = None  # type: ignore[attr-defined]
         return tracked
 
@@ -63,7 +94,8 @@ def load_ipython_extension(ipython: Any) -> None:
 
         tracker = ResourceTracker(interval=float(line)) if line.strip() else ResourceTracker()
         try:
-            ipython.run_cell(cell)
+            # A cell that fails has failed, for those who run the notebook too.
+            ipython.run_cell(cell).raise_error()
         finally:
             tracker.stop()
             ipython.push({"resource_tracker_": tracker})

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import resource_tracker
@@ -231,6 +232,53 @@ def test_a_function_is_tracked() -> None:
     assert plain() == 1 and plain.resource_tracker.n_samples == 1  # type: ignore[attr-defined]
 
 
+def test_coroutines_and_generators_are_tracked_to_their_end() -> None:
+    import asyncio
+    import inspect
+
+    track = track_resources(interval=0.02)
+
+    @track
+    async def coroutine() -> int:
+        await asyncio.sleep(0.2)
+        return 7
+
+    @track
+    def generator() -> Any:
+        time.sleep(0.2)
+        sent = yield 1
+        return sent
+
+    @track
+    async def stream() -> Any:
+        for number in range(2):
+            await asyncio.sleep(0.1)
+            yield number
+
+    async def drain() -> list[int]:
+        return [number async for number in stream()]
+
+    assert inspect.iscoroutinefunction(coroutine) and asyncio.run(coroutine()) == 7
+    running = generator()
+    assert next(running) == 1
+    with pytest.raises(StopIteration, match="answer"):
+        running.send("answer")
+    assert asyncio.run(drain()) == [0, 1]
+    for function in (coroutine, generator, stream):
+        assert function.resource_tracker.stats()["timestamp"]["duration"] >= 0.2, function
+
+
+def test_the_tracker_of_a_function_that_calls_itself_is_the_outermost_calls() -> None:
+    @track_resources(interval=0.02)
+    def work(depth: int) -> None:
+        time.sleep(0.05)
+        if depth:
+            work(depth - 1)
+
+    work(3)
+    assert work.resource_tracker.stats()["timestamp"]["duration"] >= 0.2  # type: ignore[attr-defined]
+
+
 def test_a_cell_is_tracked() -> None:
     pytest.importorskip("IPython")
     program = """
@@ -240,6 +288,10 @@ def test_a_cell_is_tracked() -> None:
         stats = shell.run_cell_magic("track_resources", "0.05", "value = sum(range(10))")
         assert stats["process_memory"]["max"] > 0
         assert shell.user_ns["value"] == 45
+        assert shell.user_ns["resource_tracker_"].n_samples >= 1
+        del shell.user_ns["resource_tracker_"]
+        failed = shell.run_cell("%%track_resources\\n1 / 0")
+        assert isinstance(failed.error_in_exec, ZeroDivisionError), failed
         assert shell.user_ns["resource_tracker_"].n_samples >= 1
     """
     run_program(program)
