@@ -328,10 +328,14 @@ class _Printer:
         self.interval = interval
         self.cycle = 0
         self.start_time = time.time() if start_time is None else start_time
-        self._meter = _native.Meter(self._pid, children, interval)
+        self._children = children
+        self._meter = self._baseline()
         if autostart:
             time.sleep(max(0.0, self.start_time - time.time()))
             self.start_tracking(output_file)
+
+    def _baseline(self) -> _native.Meter:
+        return _native.Meter(self._pid, self._children, self.interval)
 
     def __call__(self) -> None:
         """Does nothing: the loop runs in the constructor, or by `start_tracking`."""
@@ -351,9 +355,15 @@ class _Printer:
             if print_header:
                 file.write(render_csv_row(self._header))
                 file.flush()
-            grid = time.monotonic() + self.start_time - time.time()
+            first = time.monotonic() + self.start_time - time.time()
+            line = 0
+            if not self._meter.has_ended():
+                # What was used before is in no row.
+                self._meter = self._baseline()
             while self.status == "running":
-                if self._wait(grid + self.interval * (self.cycle + 1)):
+                # A line that has passed is skipped, not queued.
+                line = max(line, int((time.monotonic() - first) // self.interval)) + 1
+                if self._wait(first + self.interval * line):
                     self.status = "exited"
                 file.write(render_csv_row(self.diff_stats().values()))
                 file.flush()

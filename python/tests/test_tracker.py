@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 import inspect
 import json
-import logging
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Optional
 
 import pytest
 import resource_tracker
@@ -285,6 +285,9 @@ def test_server_and_cloud(recorded: ResourceTracker) -> None:
     with ResourceTracker(interval=60, discover_server=False, discover_cloud=False) as tracker:
         pass
     assert tracker.server_info is None and tracker.cloud_info is None
+    with ResourceTracker(interval=0.05, track_processes=False, discover_cloud=False) as tracker:
+        tracker.wait_for_samples(2)
+    assert tracker.server_info is not None and tracker.server_info["allocation"] is None, "there is no job to compare"
 
 
 def test_snapshots_survive_every_way_there_and_back(recorded: ResourceTracker, tmp_path: Path) -> None:
@@ -344,14 +347,14 @@ def test_cleanup_removes_the_files(scratch: Path) -> None:
     assert not tracker.running and tracker.n_samples >= 1 and len(tracker.process_metrics) == 0
 
 
-def test_a_full_temporary_folder_costs_the_tables_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("TMPDIR", "/no/such/folder")
-    with caplog.at_level(logging.WARNING, logger="resource_tracker"), ResourceTracker(interval=0.05) as tracker:
-        tracker.wait_for_samples(1)
-    assert "no tables" in caplog.text
-    assert tracker.stats()["process_memory"]["max"] > 0 and len(tracker.process_metrics) == 0
+@pytest.mark.parametrize("method", [None, "spawn"])
+def test_an_unusable_temporary_folder_costs_nothing(monkeypatch: pytest.MonkeyPatch, method: Optional[str]) -> None:
+    for name in ("TMPDIR", "HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, "/proc/no/such/folder")
+    with ResourceTracker(interval=0.05, method=method) as tracker:
+        tracker.wait_for_samples(2)
+    assert len(tracker.process_metrics) == len(tracker.system_metrics) == tracker.n_samples >= 2
+    tracker.cleanup()
 
 
 def test_process_tracker_by_hand() -> None:
@@ -388,6 +391,31 @@ def test_system_tracker_prints_to_standard_output() -> None:
         process.kill()
     assert lines[0] == ",".join(f'"{name}"' for name in SYSTEM.split()) + "\n"
     assert len(lines[2].split(",")) == len(SYSTEM.split())
+
+
+def test_a_line_that_passed_is_skipped_and_not_queued(tmp_path: Path) -> None:
+    child = subprocess.Popen(["sleep", "0.7"])
+    import threading
+
+    threading.Thread(target=child.wait, daemon=True).start()
+    path = tmp_path / "rows.csv"
+    ProcessTracker(pid=child.pid, interval=0.2, start_time=time.time() - 100, output_file=str(path))
+    assert 3 <= len(TinyDataFrame(csv_file_path=str(path))) <= 5, "500 lines have passed"
+
+
+def test_what_was_used_before_the_start_time_is_in_no_row(tmp_path: Path) -> None:
+    busy = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ntime.sleep(1)"
+    child = subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE)
+    import threading
+
+    tracker = ProcessTracker(pid=child.pid, interval=0.2, autostart=False)
+    assert child.stdout is not None and child.stdout.readline() == b"\n"
+    threading.Thread(target=child.wait, daemon=True).start()
+    path = tmp_path / "rows.csv"
+    tracker.start_tracking(str(path))
+    frame = TinyDataFrame(csv_file_path=str(path))
+    assert sum(frame["utime"]) + sum(frame["stime"]) < 0.25
+    child.stdout.close()
 
 
 def test_csv_file_path_is_another_name_of_output_file(tmp_path: Path) -> None:
