@@ -273,7 +273,11 @@ def test_another_process_is_followed_until_it_ends() -> None:
     while tracker.running and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not tracker.running
+    ended_at = tracker.stop_time
+    assert ended_at == tracker.process_metrics["timestamp"][-1], "its last row, not the moment of `stop`"
+    time.sleep(0.1)
     tracker.stop()
+    assert tracker.stop_time == ended_at
     assert tracker.n_samples >= 3
     assert set(tracker.process_metrics["pid"]) == {float(child.pid)}
 

@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::history::History;
 use crate::host;
 use crate::journal::Reader;
+use crate::metric::Metric;
 use crate::paths;
 use crate::record::{self, Rows};
 use crate::recording::{Recording, Run};
@@ -187,10 +188,13 @@ impl Session {
         self.start_time
     }
 
-    /// Moment of the stop, Unix seconds; `None` while it records.
+    /// Moment of the stop, Unix seconds; of the last row where the process that was followed has ended before. `None`
+    /// while it records.
     #[must_use]
-    pub const fn stop_time(&self) -> Option<f64> {
-        self.stop_time
+    pub fn stop_time(&self) -> Option<f64> {
+        let has_ended =
+            matches!(self.life, Life::Thread { .. } | Life::Companion { .. }) && !self.is_running();
+        self.stop_time.or_else(|| if has_ended { self.summary().of(Metric::Timestamp).max() } else { None })
     }
 
     /// Where the rows are, for whoever reads them in another process.
@@ -278,12 +282,13 @@ impl Session {
         if self.stop_time.is_some() {
             return;
         }
+        let ended_at = self.stop_time();
         match &mut self.life {
             Life::Thread { tracker, .. } => tracker.stop(),
             Life::Companion { companion, .. } => companion.stop(),
             Life::New | Life::Loaded { .. } => return,
         }
-        self.stop_time = Some(Moment::now().wall_s());
+        self.stop_time = Some(ended_at.unwrap_or_else(|| Moment::now().wall_s()));
         // From now on the figures may be looked at on another machine, or never again on this one.
         self.look_at_server(host::look_at_once);
     }
@@ -433,6 +438,18 @@ mod tests {
         session.stop();
         assert_eq!(session.stop_time(), stopped);
         assert!(matches!(session.start(), Err(SessionError::Stopped)));
+    }
+
+    #[test]
+    fn who_removes_the_file_takes_the_rows_and_nothing_else() {
+        let mut session = recorded();
+        std::fs::remove_file(session.journal().unwrap()).unwrap();
+        let mut text = Vec::new();
+        session.write_snapshot(&mut text, false).unwrap();
+        let snapshot: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert!(snapshot["metadata"]["duration"].as_f64().unwrap() > 0.0);
+        let notes = snapshot["run"]["notes"].to_string();
+        assert!(notes.contains("the rows are lost: cannot read"), "{notes}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::path::Path;
 use super::load::read_rows;
 use super::{Life, Session};
 use crate::companion::LastWords;
+use crate::error::with_causes;
 use crate::journal::Reader;
 use crate::output::Output;
 use crate::record;
@@ -44,7 +45,7 @@ impl Session {
         head.metadata.discover_cloud = plan.discover_cloud;
         head.metadata.start_time = self.start_time;
         if self.start_time.is_some() {
-            head.metadata.set_stop_time(self.stop_time.unwrap_or_else(|| Moment::now().wall_s()));
+            head.metadata.set_stop_time(self.stop_time().unwrap_or_else(|| Moment::now().wall_s()));
         }
         head.server_info = self.server_info();
         head.cloud_info = self.cloud_info();
@@ -78,9 +79,15 @@ impl Session {
         if let Life::Loaded { recording, .. } = &self.life {
             return recording.write(out);
         }
-        let head = self.head();
-        let mut reader = match self.journal() {
-            Some(path) => Some(Reader::open(path).map_err(io::Error::other)?),
+        let mut head = self.head();
+        let mut reader = match self.journal().map(Reader::open) {
+            Some(Ok(reader)) => Some(reader),
+            Some(Err(error)) => {
+                // Whoever removed the file took the rows; what else is known is kept.
+                let note = format!("the rows are lost: {}", with_causes(&error));
+                head.run.get_or_insert_default().notes.push(note);
+                None
+            }
             None => None,
         };
         write_snapshot(out, &head, &mut |take| {
