@@ -81,14 +81,14 @@ class ResourceTracker:
         self._adopt(
             _native.Session(
                 pid=os.getpid() if pid is None else pid,
-                children=children,
+                children=bool(children),
                 interval=interval,
                 method=method,
-                autostart=autostart,
-                track_processes=track_processes,
-                track_system=track_system,
-                discover_server=discover_server,
-                discover_cloud=discover_cloud,
+                autostart=bool(autostart),
+                track_processes=bool(track_processes),
+                track_system=bool(track_system),
+                discover_server=bool(discover_server),
+                discover_cloud=bool(discover_cloud),
                 companion=None if method is None else _companion(),
             )
         )
@@ -215,7 +215,7 @@ class ResourceTracker:
         process_prefix: Optional[str] = None,
     ) -> TinyDataFrame:
         """Both tables side by side, in bytes and with names for people on demand."""
-        columns = self._session.combined(bytes, human_names, system_prefix, process_prefix)
+        columns = self._session.combined(bool(bytes), bool(human_names), system_prefix, process_prefix)
         return TinyDataFrame._of(dict(columns))
 
     def stats(self, specs: Sequence[StatSpec] = DEFAULT_STATS) -> dict[str, dict[str, Any]]:
@@ -229,7 +229,7 @@ class ResourceTracker:
     def recommend_resources(self, historical_stats: Sequence[dict[str, Any]] = ()) -> dict[str, int]:
         """CPUs, memory (MB), GPUs and VRAM (MB) for the next run."""
         self.wait_for_samples(1, timeout=self.interval * 5)
-        return self._session.recommend(list(historical_stats))
+        return self._session.recommend(list(historical_stats or ()))
 
     def recommend_server(self, **kwargs: Any) -> Optional[dict[str, Any]]:
         """The cheapest server that has what `recommend_resources` says; None when there is none.
@@ -261,8 +261,8 @@ class ResourceTracker:
 
         self.wait_for_samples(1, timeout=self.interval * 5)
         named = list((names or {}).items())
-        history = list(historical_stats)
-        return Report(self._session.report(integration, history, status_failed, title, named, requested))
+        history = list(historical_stats or ())
+        return Report(self._session.report(integration, history, bool(status_failed), title, named, requested))
 
     def snapshot(self) -> dict[str, Any]:
         """All of the recording as it is now, as a dict that JSON can hold."""

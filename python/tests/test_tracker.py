@@ -397,6 +397,14 @@ def test_system_tracker_prints_to_standard_output() -> None:
     assert len(lines[2].split(",")) == len(SYSTEM.split())
 
 
+def test_flags_are_anything_that_is_true_or_not() -> None:
+    with ResourceTracker(interval=0.05, children=1, track_system=0, discover_cloud=None) as tracker:  # type: ignore[arg-type]
+        tracker.wait_for_samples(1)
+    assert (tracker.children, tracker.trackers) == (True, ["process_tracker"])
+    assert tracker.get_combined_metrics(bytes=1, human_names=0).columns  # type: ignore[arg-type]
+    assert tracker.recommend_resources(None)["memory"] > 0  # type: ignore[arg-type]
+
+
 def test_a_line_that_passed_is_skipped_and_not_queued(tmp_path: Path) -> None:
     child = subprocess.Popen(["sleep", "0.7"])
     import threading

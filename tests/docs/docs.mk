@@ -14,7 +14,7 @@ docs: ## the documentation site, into target/site
 test-docs: test-python test-metaflow test-r docs ## every block of code in README, docs and examples
 	$(DOCS_TEST)
 
-generate-docs: test-python test-r ## pages that are made of the installed packages
+generate-docs: test-python test-metaflow test-r ## pages that are made of the installed packages
 	$(DOCS_TEST) --update
 
 newcomer: ## the README's first commands, in an empty home with empty caches, timed
