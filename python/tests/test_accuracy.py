@@ -14,6 +14,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Optional
 
 import pytest
 import resource_tracker
@@ -51,8 +52,30 @@ _NUMBER = itertools.count()
 @pytest.mark.parametrize(("kind", "seconds"), JOBS)
 @pytest.mark.parametrize("method", [None, "spawn"])
 def test_all_cpu_time_of_a_job_is_reported(
-    kind: str, seconds: float, user: int, method: str, home: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, seconds: float, user: int, method: Optional[str], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for attempts_left in (3, 2, 1, 0):
+        before_s = _stolen_s()
+        reported, true, source = _run(kind, seconds, user, method)
+        ratio, stolen_s = reported / true, _stolen_s() - before_s
+        with capsys.disabled():
+            sys.stdout.write(
+                f"\n{kind:<20} uid {user:<6} method {method!s:<6} reported {reported:.3f} s, true {true:.3f} s, "
+                f"ratio {ratio:.4f} by {source}, {stolen_s:.2f} s stolen"
+            )
+        # While the hypervisor runs another machine on our CPUs, the counter goes on and the kernel's account does not
+        # (docs/numbers.md): such a run says nothing of this line, and is made again.
+        if 0.98 <= ratio <= 1.02 or stolen_s < true / 100 or not attempts_left:
+            break
+    assert 0.98 <= ratio <= 1.02
+
+
+def _stolen_s() -> float:
+    return int(Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
+
+
+def _run(kind: str, seconds: float, user: int, method: Optional[str]) -> tuple[float, float, str]:
+    """What was reported and what is true, in seconds, and the source of the first."""
     # A plain user cannot enter root's folders: interpreter, package and job go to one that is open.
     folder = Path(f"/tmp/resource-tracker-accuracy-{os.getpid()}-{next(_NUMBER)}")
     group = Path(f"/sys/fs/cgroup/cpuacct/python-truth-{os.getpid()}-{next(_NUMBER)}")
@@ -88,12 +111,7 @@ def test_all_cpu_time_of_a_job_is_reported(
         )
         assert done.returncode == 0, done.stderr
         reported, true, source = json.loads(done.stdout)
-        with capsys.disabled():
-            sys.stdout.write(
-                f"\n{kind:<20} uid {user:<6} method {method!s:<6} reported {reported:.3f} s, true {true:.3f} s, "
-                f"ratio {reported / true:.4f} by {source}"
-            )
-        assert 0.98 <= reported / true <= 1.02
+        return reported, true, source
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         try:

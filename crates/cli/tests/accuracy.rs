@@ -18,13 +18,28 @@ struct Measured {
     ratio: f64,
     csv: String,
     stderr: String,
+    /// What the hypervisor took meanwhile, over the job's time.
+    stolen: f64,
 }
 
 /// One job at a time: what a shell spends before it enters the group of truth grows with the machine's load.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs a job under the tracker; what was reported, over what the kernel says.
+/// Runs a job under the tracker; what was reported, over what the kernel says. While the hypervisor runs another machine
+/// on our CPUs, the counter goes on and the kernel's account does not (docs/numbers.md): a run that lost a hundredth to
+/// that is made again, three times at most.
 fn measure(kind: &str, seconds: &str, user: u32, options: &[&str]) -> Measured {
+    let mut attempts = std::iter::repeat_with(|| measure_once(kind, seconds, user, options)).take(4);
+    let mut measured = attempts.next().unwrap();
+    while measured.stolen >= 0.01
+        && let Some(again) = attempts.next()
+    {
+        measured = again;
+    }
+    measured
+}
+
+fn measure_once(kind: &str, seconds: &str, user: u32, options: &[&str]) -> Measured {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = open_folder();
     let jobs = folder.path().join("jobs.py");
@@ -47,13 +62,17 @@ fn measure(kind: &str, seconds: &str, user: u32, options: &[&str]) -> Measured {
     assert!(output.status.success(), "{}", text(&output));
     let csv = std::fs::read_to_string(csv).unwrap();
     let reported = sum(&csv, "process_utime") + sum(&csv, "process_stime");
-    let ratio = reported / truth.cpu_s();
+    let (ratio, stolen_s) = (reported / truth.cpu_s(), stolen_s() - stolen_before_s);
     println!(
-        "{kind:<20} uid {user:<6} {options:?} reported {reported:.3} s, true {:.3} s, ratio {ratio:.4}, {:.2} s stolen",
+        "{kind:<20} uid {user:<6} {options:?} reported {reported:.3} s, true {:.3} s, ratio {ratio:.4}, {stolen_s:.2} s stolen",
         truth.cpu_s(),
-        stolen_s() - stolen_before_s,
     );
-    Measured { ratio, csv, stderr: String::from_utf8(output.stderr).unwrap() }
+    Measured {
+        ratio,
+        stolen: stolen_s / truth.cpu_s(),
+        csv,
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
 }
 
 /// What the hypervisor has taken from this machine.
