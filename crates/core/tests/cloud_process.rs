@@ -7,7 +7,7 @@
 #[path = "support/mod.rs"]
 mod support;
 
-use resource_tracker::cloud::{self, BUDGET, CloudInfo};
+use resource_tracker::cloud::{self, CloudInfo};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::{Reply, TestServer};
@@ -20,7 +20,7 @@ fn probe_process() {
     cloud::discover_in_background(false);
     cloud::discover_in_background(false);
     let began = started.elapsed();
-    assert!(began < BUDGET / 2, "starting waited for answers: {began:?}");
+    assert!(began < Duration::from_millis(100), "starting took {began:?}");
 
     let first = cloud::discover(false);
     let took = started.elapsed();
@@ -29,7 +29,7 @@ fn probe_process() {
 
     let again = Instant::now();
     assert_eq!(cloud::discover(false), first);
-    assert!(again.elapsed() < BUDGET / 2, "found out twice");
+    assert!(again.elapsed() < Duration::from_millis(10), "found out twice");
     let info = CloudInfo::new(&first);
     assert_eq!((info.region.as_str(), info.discovery_time), ("unknown", first.discovery_time_s));
 }
