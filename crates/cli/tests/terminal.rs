@@ -120,7 +120,7 @@ const STEPS: &str = "for i in $(seq 60); do echo line $i; sleep 0.05; done";
 #[test]
 fn the_summary_has_colours_and_bars_on_a_terminal_and_none_against_the_users_will() {
     let terminal = Terminal::new(120, 40);
-    let busy = "for k in 1 2 3; do i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; sleep 0.1; done";
+    let busy = "for k in 1 2 3; do i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; sleep 0.4; done";
     terminal.enter(&format!("$rt run --no-save -i 0.05 -- sh -c '{busy}'; echo done=$?"));
     let screen = terminal.wait_for(|screen| screen.contains("done=0"));
     assert!(screen.contains("resource-tracker: finished after"), "{screen}");
