@@ -17,7 +17,7 @@ use crate::reading;
 use crate::root::Root;
 use crate::snapshot::{CpuTime, JobReading, Moment, SingleCpu, Snapshot};
 use crate::source::procfs::{parse_pid_io, parse_pid_stat};
-use crate::stolen::Stolen;
+use crate::stolen::{Spent, Stolen};
 use crate::sys::Ended;
 use crate::tree::{Member, Tree, pid_path};
 
@@ -275,9 +275,13 @@ impl Job {
         let begin_ns = Moment::now().monotonic_ns;
         let counted_ns = self.counter.as_ref().and_then(|counter| counter.read_ns(root));
         let counted_ns = counted_ns.map(|ns| ns.saturating_sub(self.counted_before_ns));
-        let own_ns = counted_ns.map(|ns| {
-            let counts_stolen_time = self.counter.as_ref().is_some_and(TreeCounter::counts_stolen_time);
-            if counts_stolen_time { self.stolen.take_off(ns, seen_ns, cpus) } else { ns }
+        let own_ns = counted_ns.map(|counted_ns| {
+            if !self.counter.as_ref().is_some_and(TreeCounter::counts_stolen_time) {
+                return counted_ns;
+            }
+            let unreceived_ns = self.ledger.unreceived_cpu_ns();
+            let ignores_children = self.tree.members().iter().any(|member| member.stat.ignores_children);
+            self.stolen.take_off(Spent { counted_ns, seen_ns, unreceived_ns, ignores_children }, cpus)
         });
         self.spent_ns = self.spent_ns.max(seen_ns).max(own_ns.unwrap_or(0));
         let is_continuous = self.counter.as_ref().is_some_and(TreeCounter::is_continuous);

@@ -1,6 +1,6 @@
 //! Stolen time in a counter of the job's CPU time, and what is left without it.
 //!
-//! In:  the counter, what the job's processes are known to have spent, and the machine's CPUs, at each look.
+//! In:  the counter, what is known of the job's processes, and the machine's CPUs, at each look.
 //! Out: the job's own part of the counter; it grows by no more than the counter does.
 //!
 //! A task's clock runs while the task has a CPU, also while the hypervisor has given that CPU to another machine; the
@@ -24,10 +24,22 @@ pub struct Stolen {
     own_ns: u64,
 }
 
+/// What a job has spent by a moment, by all that is known of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    /// By the counter.
+    pub counted_ns: u64,
+    /// By the accounts of its processes.
+    pub seen_ns: u64,
+    /// Of that, by processes that ended and were not waited for: more of them may not have been seen.
+    pub unreceived_ns: u64,
+    /// There is a process whose children are never waited for.
+    pub ignores_children: bool,
+}
+
 #[derive(Debug)]
 struct Look {
-    counted_ns: u64,
-    seen_ns: u64,
+    spent: Spent,
     cpus: Vec<SingleCpu>,
 }
 
@@ -45,27 +57,41 @@ struct Machine {
 }
 
 impl Stolen {
-    /// What of `counted_ns` was the job's own, when its processes are known to have spent `seen_ns`.
-    pub fn take_off(&mut self, counted_ns: u64, seen_ns: u64, cpus: &[SingleCpu]) -> u64 {
-        let now = || Look { counted_ns, seen_ns, cpus: cpus.to_vec() };
+    /// What of the counter was the job's own.
+    pub fn take_off(&mut self, spent: Spent, cpus: &[SingleCpu]) -> u64 {
+        let now = || Look { spent, cpus: cpus.to_vec() };
         let Some(then) = &self.since else {
-            (self.since, self.own_ns) = (Some(now()), counted_ns);
-            return counted_ns;
+            (self.since, self.own_ns) = (Some(now()), spent.counted_ns);
+            return spent.counted_ns;
         };
         let machine = Machine::between(&then.cpus, cpus);
-        let counted_since_ns = counted_ns.saturating_sub(then.counted_ns);
-        let unseen_ns = counted_since_ns.saturating_sub(seen_ns.saturating_sub(then.seen_ns));
+        let grown = spent.since(&then.spent);
         // Where the CPUs are not known, or not the same, there is nothing to wait for.
         let is_settled =
             machine.as_ref().is_none_or(|machine| machine.all_ns() >= WINDOW_NS * cpus.len() as u64);
         let late_ns = if is_settled { LATE_NS } else { 0 };
-        let lost_ns =
-            machine.map_or(0, |machine| machine.taken_from_job(counted_since_ns, unseen_ns, late_ns));
-        let own_ns = self.own_ns.saturating_add(counted_since_ns - lost_ns);
+        let lost_ns = machine.map_or(0, |machine| machine.taken_from(grown, late_ns));
+        let own_ns = self.own_ns.saturating_add(grown.counted_ns - lost_ns);
         if is_settled {
             (self.since, self.own_ns) = (Some(now()), own_ns);
         }
         own_ns
+    }
+}
+
+impl Spent {
+    fn since(self, then: &Self) -> Self {
+        Self {
+            counted_ns: self.counted_ns.saturating_sub(then.counted_ns),
+            seen_ns: self.seen_ns.saturating_sub(then.seen_ns),
+            unreceived_ns: self.unreceived_ns.saturating_sub(then.unreceived_ns),
+            ignores_children: self.ignores_children || then.ignores_children,
+        }
+    }
+
+    /// Whether processes are known to have ended unseen.
+    const fn misses_some(self) -> bool {
+        self.ignores_children || self.unreceived_ns > 0
     }
 }
 
@@ -104,16 +130,18 @@ impl Machine {
         self.work_ns.saturating_add(self.idle_ns).saturating_add(self.stolen_ns)
     }
 
-    /// Of what was counted and not seen, that which was stolen. All of it where that can be. Where it is more, there are
-    /// processes that nobody saw, and the job lost by its part of the machine's work: an estimate.
-    fn taken_from_job(&self, counted_ns: u64, unseen_ns: u64, late_ns: u64) -> u64 {
+    /// Of what was counted and not seen, that which was stolen. All of it where that can be. Where there are processes
+    /// that nobody saw, the job lost by its part of the machine's work: an estimate.
+    fn taken_from(&self, job: Spent, late_ns: u64) -> u64 {
         if self.stolen_ns == 0 {
             return 0;
         }
-        if unseen_ns <= self.taken_at_most_ns.saturating_add(late_ns) {
+        let unseen_ns = job.counted_ns.saturating_sub(job.seen_ns);
+        if !job.misses_some() && unseen_ns <= self.taken_at_most_ns.saturating_add(late_ns) {
             return unseen_ns;
         }
-        part(self.taken_ns, counted_ns, self.work_ns.saturating_add(self.taken_ns)).min(self.taken_ns)
+        let part_ns = part(self.taken_ns, job.counted_ns, self.work_ns.saturating_add(self.taken_ns));
+        part_ns.min(self.taken_ns).min(unseen_ns)
     }
 }
 
@@ -146,7 +174,8 @@ mod tests {
     fn own_s(looks: &[(u64, u64, &[[u64; 3]])]) -> Vec<u64> {
         let mut stolen = Stolen::default();
         let look = |(counted, seen, of): &(u64, u64, &[[u64; 3]])| {
-            stolen.take_off(counted * SECOND, seen * SECOND, &cpus(of)) / SECOND
+            let (counted_ns, seen_ns) = (counted * SECOND, seen * SECOND);
+            stolen.take_off(Spent { counted_ns, seen_ns, ..Spent::default() }, &cpus(of)) / SECOND
         };
         looks.iter().map(look).collect()
     }
@@ -167,6 +196,20 @@ mod tests {
         assert_eq!(own_s(&[(0, 0, &[[0, 0, 0], [0, 0, 0]]), (10, 0, &[[2, 0, 8], [0, 10, 0]])]), [0, 2]);
         // Half of it, of a machine from which 4 of 20 s were taken.
         assert_eq!(own_s(&[(0, 0, &[[0; 3]; 2]), (10, 1, &[[8, 0, 2], [8, 0, 2]])]), [0, 8]);
+    }
+
+    #[test]
+    fn where_children_are_known_to_be_dropped_not_all_that_was_unseen_was_stolen() {
+        // The job had all of the machine's work, 4 s, of which 1 s was seen.
+        let (then, now) = (cpus(&[[0, 0, 0]; 2]), cpus(&[[2, 2, 3]; 2]));
+        let own_s = |spent: Spent| {
+            let mut stolen = Stolen::default();
+            stolen.take_off(Spent::default(), &then);
+            stolen.take_off(Spent { counted_ns: 6 * SECOND, seen_ns: SECOND, ..spent }, &now) / SECOND
+        };
+        assert_eq!(own_s(Spent::default()), 1);
+        assert_eq!(own_s(Spent { ignores_children: true, ..Spent::default() }), 3);
+        assert_eq!(own_s(Spent { unreceived_ns: SECOND / 10, ..Spent::default() }), 3);
     }
 
     #[test]
@@ -209,11 +252,8 @@ mod tests {
             let stepped = |ns: u64| ns / 10_000_000 * 10_000_000;
             let (counted_ns, stolen_ns) = (ms * 1_000_000, stepped(ms * 200_000));
             let work_ns = stepped(ms * 1_000_000).saturating_sub(stolen_ns);
-            own_ns = stolen.take_off(
-                counted_ns,
-                ms * 800_000,
-                &[SingleCpu { work_ns, stolen_ns, ..SingleCpu::default() }],
-            );
+            let spent = Spent { counted_ns, seen_ns: ms * 800_000, ..Spent::default() };
+            own_ns = stolen.take_off(spent, &[SingleCpu { work_ns, stolen_ns, ..SingleCpu::default() }]);
         }
         assert!((2_390_000_000..=2_430_000_000).contains(&own_ns), "{own_ns}");
     }
@@ -222,18 +262,20 @@ mod tests {
         /// Whatever the accounts say, the figure grows by no more than the counter and by no less than what was seen.
         #[test]
         fn growth_stays_between_what_was_seen_and_what_was_counted(
-            steps in proptest::collection::vec((0_u64..1 << 40, 0_u64..1 << 40, any::<[u32; 3]>()), 1..20)
+            steps in proptest::collection::vec(
+                (0_u64..1 << 40, 0_u64..1 << 40, any::<[u32; 3]>(), any::<bool>()), 1..20)
         ) {
             let mut stolen = Stolen::default();
-            let (mut counted_ns, mut seen_ns, mut cpu) = (0_u64, 0_u64, SingleCpu::default());
-            let mut settled_ns = stolen.take_off(0, 0, &[cpu]);
-            for (counted, seen, [work, idle, taken]) in steps {
-                counted_ns += counted;
-                seen_ns += seen;
+            let (mut spent, mut cpu) = (Spent::default(), SingleCpu::default());
+            let mut settled_ns = stolen.take_off(spent, &[cpu]);
+            for (counted, seen, [work, idle, taken], ignores_children) in steps {
+                spent.counted_ns += counted;
+                spent.seen_ns += seen;
+                spent.ignores_children = ignores_children;
                 cpu.work_ns += u64::from(work) + WINDOW_NS;
                 cpu.idle_ns += u64::from(idle);
                 cpu.stolen_ns += u64::from(taken);
-                let own_ns = stolen.take_off(counted_ns, seen_ns, &[cpu]);
+                let own_ns = stolen.take_off(spent, &[cpu]);
                 prop_assert!(own_ns >= settled_ns + seen.min(counted), "{own_ns}");
                 prop_assert!(own_ns <= settled_ns + counted, "{own_ns}");
                 settled_ns = own_ns;

@@ -6,7 +6,7 @@
 //!
 //! Field numbers are those of `proc_pid_stat(5)`: the man page is the map of this file.
 
-use super::text::{fields, number};
+use super::text::{decimal, fields, number};
 use crate::error::ParseError;
 
 /// One process at one moment.
@@ -32,7 +32,12 @@ pub struct PidStat {
     pub start_ticks: u64,
     /// Resident pages.
     pub rss_pages: u64,
+    /// It ignores SIGCHLD: what its children spend is told to nobody when they end.
+    pub ignores_children: bool,
 }
+
+/// SIGCHLD in a mask of signals.
+const SIGCHLD: u64 = 1 << (libc::SIGCHLD - 1);
 
 impl PidStat {
     /// Ended, and not waited for yet or just now.
@@ -72,6 +77,7 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
     let threads = number("num_threads", field.nth(2))?; // 20
     let start_ticks = number("starttime", field.nth(1))?; // 22
     let rss_pages = number("rss", field.nth(1))?; // 24
+    let ignored = field.nth(8).and_then(decimal); // 33
     Ok(PidStat {
         state,
         ppid: u32::try_from(ppid)
@@ -84,6 +90,7 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
         threads,
         start_ticks,
         rss_pages,
+        ignores_children: ignored.is_some_and(|signals| signals & SIGCHLD != 0),
     })
 }
 
@@ -105,6 +112,17 @@ mod tests {
         let stat = parse_pid_stat(&text).unwrap();
         assert_eq!(stat.ppid, std::os::unix::process::parent_id());
         assert!(stat.rss_pages > 0 && stat.threads > 0 && stat.start_ticks > 0);
+    }
+
+    #[test]
+    fn who_ignores_its_children_is_known() {
+        let ignores = |command: &str| {
+            let output = std::process::Command::new("python3").args(["-c", command]).output().unwrap();
+            parse_pid_stat(&output.stdout).unwrap().ignores_children
+        };
+        let show = "import signal; print(open('/proc/self/stat').read())";
+        assert!(!ignores(show));
+        assert!(ignores(&show.replace(';', "; signal.signal(signal.SIGCHLD, signal.SIG_IGN);")));
     }
 
     proptest! {
