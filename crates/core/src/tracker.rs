@@ -203,8 +203,14 @@ impl Tracker {
             .name("resource-tracker".to_owned())
             .stack_size(256 << 10)
             .spawn(move || match Engine::start(Arc::new(root), config, target) {
-                Ok(engine) => {
-                    let _ = ready.send(Ok(engine.started_at()));
+                Ok(mut engine) => {
+                    let started = engine.started_at();
+                    // Whoever waits may ask at once.
+                    shared.lock().summary =
+                        Summary::new(Scope { start_time: Some(started.wall_s()), ..scope });
+                    shared.set_cpu_source(engine.cpu_source());
+                    engine.tell_notes(&shared);
+                    let _ = ready.send(Ok(started));
                     sampler::run(engine, target, &shared, sinks);
                 }
                 Err(error) => {
@@ -225,8 +231,6 @@ impl Tracker {
                 )));
             }
         };
-        let start_time = started.wall_s();
-        progress.lock().summary = Summary::new(Scope { start_time: Some(start_time), ..scope });
         Ok(Self { progress, thread: Some(thread), started, owner_pid: std::process::id() })
     }
 
@@ -349,5 +353,19 @@ impl Tracker {
 impl Drop for Tracker {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_tracker_is_asked_at_once_is_known() {
+        for _ in 0..100 {
+            let tracker =
+                Tracker::start(Config::default(), Target::Running(std::process::id()), Vec::new()).unwrap();
+            assert_eq!(tracker.cpu_source(), "perf");
+        }
     }
 }

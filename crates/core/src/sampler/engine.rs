@@ -261,7 +261,7 @@ impl Engine {
     }
 
     /// Hands on what there is to say, each thing once.
-    pub(super) fn tell_notes(&mut self, progress: &Progress) {
+    pub(crate) fn tell_notes(&mut self, progress: &Progress) {
         for note in self.notes.drain(..) {
             progress.note_once(note);
         }

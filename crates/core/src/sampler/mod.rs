@@ -77,8 +77,6 @@ pub(crate) fn run(
     progress: &Arc<Progress>,
     mut sinks: Vec<Box<dyn Sink>>,
 ) {
-    engine.tell_notes(progress);
-    progress.set_cpu_source(engine.cpu_source());
     let start = engine.started_at();
     let mut grid = Grid::new(start.wall_ns, start.monotonic_ns, engine.config.interval.ns());
     let watched = match target {
