@@ -75,8 +75,12 @@ pub struct Journal {
     path: PathBuf,
     handle: Handle,
     length: u64,
-    record: Vec<u8>,
+    /// Records that are not in the file yet.
+    waiting: Vec<u8>,
 }
+
+/// So much may wait for a disk that is full: some hours of rows.
+const MOST_WAITING_BYTES: usize = 4 << 20;
 
 impl Journal {
     /// Starts a journal at `path`, which must not exist; readable by its owner only.
@@ -95,7 +99,12 @@ impl Journal {
         head.push(b'\n');
         file.write_all(&head)?;
         let handle = if as_guest { Handle::Anew } else { Handle::Open(file) };
-        Ok(Self { path: path.to_owned(), handle, length: head.len() as u64, record: Vec::with_capacity(512) })
+        Ok(Self {
+            path: path.to_owned(),
+            handle,
+            length: head.len() as u64,
+            waiting: Vec::with_capacity(512),
+        })
     }
 
     /// Where it is.
@@ -104,12 +113,22 @@ impl Journal {
         &self.path
     }
 
-    /// Appends a row in one write.
+    /// Appends a row in one write, with those that are still waiting.
     ///
     /// # Errors
-    /// What the file system says (a full disk, say); the file then still ends with a whole row.
+    /// What the file system says (a full disk, say); the file then still ends with a whole row, and this one waits for
+    /// the next.
     pub fn append(&mut self, row: &Row) -> io::Result<()> {
-        encode(row, &mut self.record);
+        let before = self.waiting.len();
+        encode(row, &mut self.waiting);
+        let written = self.write();
+        if written.is_err() && self.waiting.len() > MOST_WAITING_BYTES {
+            self.waiting.truncate(before);
+        }
+        written
+    }
+
+    fn write(&mut self) -> io::Result<()> {
         let mut opened;
         let file = match &mut self.handle {
             Handle::Open(file) => file,
@@ -118,28 +137,29 @@ impl Journal {
                 &mut opened
             }
         };
-        let written = file.write_all(&self.record);
-        if written.is_ok() {
-            self.length += self.record.len() as u64;
-        } else {
+        if let Err(error) = file.write_all(&self.waiting) {
             // Part of a record would hide all that follow it.
             file.set_len(self.length)?;
+            return Err(error);
         }
-        written
+        self.length += self.waiting.len() as u64;
+        self.waiting.clear();
+        Ok(())
     }
 }
 
-fn encode(row: &Row, record: &mut Vec<u8>) {
-    record.clear();
-    record.extend_from_slice(&[0; 2]);
-    put(row.cells(), record);
+fn encode(row: &Row, records: &mut Vec<u8>) {
+    let start = records.len();
+    records.extend_from_slice(&[0; 2]);
+    put(row.cells(), records);
     for cells in &row.gpus {
-        put(cells, record);
+        put(cells, records);
     }
+    let (_, record) = records.split_at_mut(start);
     let length = u16::try_from(record.len() - 2).unwrap_or(u16::MAX);
     record[..2].copy_from_slice(&length.to_le_bytes());
     let checksum = crc32fast::hash(record);
-    record.extend_from_slice(&checksum.to_le_bytes());
+    records.extend_from_slice(&checksum.to_le_bytes());
 }
 
 /// Appends a block.
@@ -333,6 +353,30 @@ mod tests {
             assert_eq!(first, (0..10_u32).map(|seed| row(f64::from(seed))).collect::<Vec<_>>());
             assert_eq!(reader.collect::<Vec<_>>(), first);
         }
+    }
+
+    #[test]
+    fn rows_that_could_not_be_written_come_with_the_next_that_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, away) = (folder.path().join("journal"), folder.path().join("away"));
+        let mut journal = Journal::create(&path, serde_json::Value::Null, true).unwrap();
+        let rows: Vec<Row> = (0..5_u32).map(|seed| row(f64::from(seed))).collect();
+        journal.append(&rows[0]).unwrap();
+        std::fs::rename(&path, &away).unwrap();
+        assert!(journal.append(&rows[1]).is_err() && journal.append(&rows[2]).is_err());
+        std::fs::rename(&away, &path).unwrap();
+        journal.append(&rows[3]).unwrap();
+        journal.append(&rows[4]).unwrap();
+        assert_eq!(Reader::open(&path).unwrap().collect::<Vec<_>>(), rows);
+
+        std::fs::rename(&path, &away).unwrap();
+        while journal.waiting.len() + 1024 < MOST_WAITING_BYTES {
+            journal.append(&rows[4]).unwrap_err();
+        }
+        for _ in 0..1_000 {
+            journal.append(&rows[4]).unwrap_err();
+        }
+        assert!(journal.waiting.len() <= MOST_WAITING_BYTES);
     }
 
     #[test]
