@@ -18,6 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::nvidia::NvidiaGpu;
 use super::share::GpuProcess;
 use crate::snapshot::Moment;
+use crate::sys::SignalSet;
 
 const NAME: &str = "nvidia-smi";
 const PERIOD_MS: &str = "1000";
@@ -39,6 +40,14 @@ static IS_STARTING: AtomicBool = AtomicBool::new(false);
 #[must_use]
 pub fn is_helper(pid: u32) -> bool {
     HELPERS.iter().any(|helper| helper.load(Ordering::SeqCst) == pid)
+}
+
+/// The number may be somebody else's from now on.
+fn forget_helper(pid: u32) {
+    for helper in &HELPERS {
+        // Where it is another's, it stays.
+        let _ = helper.compare_exchange(pid, 0, Ordering::SeqCst, Ordering::SeqCst);
+    }
 }
 
 /// Whether a child of process `parent` may be one whose number is not known yet.
@@ -104,6 +113,7 @@ impl Smi {
             notes.push("GPU: `nvidia-smi` ended, and is started again".to_owned());
             // Somebody else may have reaped it.
             let _ = running.child.try_wait();
+            forget_helper(running.child.id());
             self.running = None;
             self.start_at_ns = now_ns.saturating_add(self.rest_ns);
             self.rest_ns = self.rest_ns.saturating_mul(2).min(LONGEST_REST_NS);
@@ -122,6 +132,9 @@ impl Smi {
 
     fn start(&self, now_ns: u64) -> io::Result<Running> {
         IS_STARTING.store(true, Ordering::SeqCst);
+        // This thread takes no signals; what it starts must, or it outlives everybody.
+        let mask = SignalSet::every().block();
+        SignalSet::every().unblock();
         let spawned = Command::new(&self.program)
             .args(["-q", "-x", "-lms", PERIOD_MS])
             .stdin(Stdio::null())
@@ -130,6 +143,7 @@ impl Smi {
             // The terminal's Ctrl-C is for the job.
             .process_group(0)
             .spawn();
+        mask.restore();
         if let Ok(child) = &spawned {
             let [last, before] = &HELPERS;
             before.store(last.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -154,8 +168,8 @@ impl Smi {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(handle) = &self.handle {
-            // It may have ended already, which is as good.
-            let _ = pidfd_send_signal(handle, Signal::TERM);
+            // It only reads, and may have ended already, which is as good.
+            let _ = pidfd_send_signal(handle, Signal::KILL);
         }
     }
 }
