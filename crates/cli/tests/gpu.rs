@@ -280,7 +280,20 @@ fn a_divided_gpu_has_memory_by_instance_and_no_utilisation() {
     assert_eq!(run.middle("process"), [None, SOME(340.0), None]);
     run.assert_noted("it is divided (MIG)");
     let idle = host.run("0.25", "echo 0 1 77 0 > $PROCESSES; sleep 1.3");
-    assert_eq!(idle.middle("process"), [SOME(0.0), SOME(0.0), SOME(0.0)], "the job is not on it");
+    // Unknown from the beginning: zeros before the job comes to it would make it look as if it did nothing there.
+    assert_eq!(idle.middle("process"), [None, SOME(0.0), None], "the job is not on it");
+}
+
+#[test]
+fn a_driver_that_samples_once_a_second_has_the_job_in_every_row() {
+    let stub = [("STUB_GPUS", "1"), ("STUB_PERIOD_MS", "1000")];
+    let host = Host { stub: &stub, ..Host::default() };
+    let run = host.run("0.1", "echo 0 $$ 300 40 > $PROCESSES; sleep 2.6");
+    let usage = run.column("process", "gpu_usage");
+    // A sample of the time before the process was there is not its own.
+    let known = usage.len() - usage.iter().take_while(|cell| **cell != SOME(0.4)).count();
+    assert!(known >= 14, "{usage:?}");
+    assert!(usage.iter().rev().take(known).all(|cell| *cell == SOME(0.4)), "{usage:?}");
 }
 
 #[test]
@@ -402,6 +415,25 @@ fn with_smi<'a>(folder: &'a Path, stub: &'a [(&'a str, &'a str)]) -> Host<'a> {
 
 fn starts(folder: &Path) -> Vec<String> {
     fs::read_to_string(folder.join("starts")).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_nvidia_smi_that_does_not_mind_a_closed_pipe_ends_with_the_tracker() {
+    let folder = open_folder();
+    let mask = "with open(folder + '/mask', 'w') as file:\n    file.write(open('/proc/self/status').read())\n";
+    let deaf = "while True:\n    try:\n        say()\n    except OSError:\n        time.sleep(0.05)";
+    fake_smi(folder.path(), &format!("{mask}{deaf}"));
+    with_smi(folder.path(), &[]).run("0.25", "sleep 1");
+    let [start] = starts(folder.path()).try_into().unwrap();
+    let pid = start.split(' ').next().unwrap().to_owned();
+    let is_there = || Path::new("/proc").join(&pid).join("fd").read_dir().is_ok();
+    let began = Instant::now();
+    while is_there() && began.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!is_there(), "{pid} is still there");
+    let mask = fs::read_to_string(folder.path().join("mask")).unwrap();
+    assert!(mask.contains("SigBlk:\t0000000000000000"), "{mask}");
 }
 
 #[test]

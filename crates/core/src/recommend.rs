@@ -97,12 +97,17 @@ pub fn recommend_resources(stats: &Stats, history: &[Stats]) -> Result<Resources
     };
     // GPU figures that are missing are those of a recorder without GPU support: nothing was used.
     let (gpu_mean, gpu_max) = (stats.get("process_gpu_usage", "mean"), stats.get("process_gpu_usage", "max"));
-    let uses_gpu = gpu_mean.is_some_and(|mean| mean > 0.0);
     let vram_max_mib = stats.get("process_gpu_vram", "max").filter(|peak| *peak > 0.0);
+    let gpu = match gpu_mean {
+        Some(mean) if mean > 0.0 => whole(gpu_max.unwrap_or(0.0).round_ties_even()).max(1),
+        Some(_) => 0,
+        // How busy it was is not known (MIG), but not that it was needed.
+        None => u32::from(vram_max_mib.is_some()),
+    };
     Ok(Resources {
         cpu: whole(need("process_cpu_usage", "mean")?.round_ties_even()).max(1),
         memory_mb: round_memory(need("process_memory", "max")? * HEADROOM / 1024.0),
-        gpu: if uses_gpu { whole(gpu_max.unwrap_or(0.0).round_ties_even()).max(1) } else { 0 },
+        gpu,
         vram_mb: vram_max_mib.map_or(0, |peak| round_memory(peak * HEADROOM)),
     })
 }

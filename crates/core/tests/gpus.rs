@@ -32,9 +32,16 @@ fn cells(row: &Row, metrics: [Metric; 3]) -> [Option<f64>; 3] {
 fn looks(name: &str, members: &[u32]) -> Vec<GpuReading> {
     let root = |tick: u64| Root::recorded(&fixture(name).join(format!("{tick:03}"))).unwrap();
     let mut reader = Reader::open(&root(0), true).unwrap();
-    let question = Question { members: members.to_vec(), root_pid: members.first().copied() };
     let at = |tick: u64| Moment { wall_ns: 0, monotonic_ns: (tick + 1) * 1_000_000_000 };
-    (0..3).map(|tick| reader.read(&root(tick), &question, at(tick))).collect()
+    let mut look = |tick: u64| {
+        let question = Question {
+            members: members.to_vec(),
+            root_pid: members.first().copied(),
+            since_ns: Some(tick * 1_000_000_000),
+        };
+        reader.read(&root(tick), &question, at(tick))
+    };
+    (0..3).map(&mut look).collect()
 }
 
 #[test]

@@ -6,6 +6,7 @@
  *   STUB_GPUS=N             so many GPUs: number i is 10 (i + 1) % busy and holds 1000 (i + 1) of 16384 MiB
  *   STUB_PROCESSES=FILE     lines of "<gpu> <pid> <MiB> <percent>", read at each call
  *   STUB_MIG=1              GPU 0 is divided into two instances; it has no utilisation, nor have its processes
+ *   STUB_PERIOD_MS=N        samples of processes are N ms apart; a sixth of a second where it is not set
  *   STUB_FAIL=NAME          the call of that name fails: utilization, memory, processes, usages, name, init, handle (all but the first)
  *   STUB_HANG=NAME:N:MS     the Nth call of that name takes so many milliseconds
  *
@@ -168,10 +169,13 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t gpu, usage *found, u32
     if (!found || room < number) return SMALL;
     gettimeofday(&now, NULL);
     u64 time_us = (u64)now.tv_sec * 1000000 + (u64)now.tv_usec;
+    const char *period = getenv("STUB_PERIOD_MS");
+    /* Samples are taken now and then, not when somebody asks. */
+    time_us -= time_us % (period ? (u64)atoi(period) * 1000 : 166667);
     for (u32 i = 0; i < number; i++)
         if (percent[i] && time_us > since_us) found[written++] = (usage){all[i].pid, time_us, percent[i], 0, 0, 0};
     *count = written;
-    return OK;
+    return written ? OK : NOT_FOUND;
 }
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t gpu, u32 *current, u32 *pending) {
     *current = *pending = (u32)is_divided(gpu);

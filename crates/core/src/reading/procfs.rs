@@ -55,7 +55,7 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
         reading.children = reading.children.or(Some(0));
     }
     members.sort_unstable();
-    reading.gpu = gpu::look(root, &Question { members, root_pid: Some(pid) }).job();
+    reading.gpu = gpu::look(root, &Question { members, root_pid: Some(pid), since_ns: None }).job();
     let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
     reading.user_s = ratio(user_ticks, ticks_per_s);
     reading.system_s = ratio(system_ticks, ticks_per_s);

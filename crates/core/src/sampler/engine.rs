@@ -171,13 +171,17 @@ impl Engine {
 
     /// Looks at the job between two rows.
     pub(super) fn peek(&mut self) {
-        let Some(mut job) = self.job.take() else { return self.ask_gpus() };
+        self.look_at_job();
+        self.ask_gpus();
+    }
+
+    fn look_at_job(&mut self) {
+        let Some(mut job) = self.job.take() else { return };
         self.machine.list_processes(Moment::now(), &mut self.after);
         let reaped = std::mem::take(&mut self.reaped);
         // A failed look costs nothing: the row's own look follows.
         let _ = job.read(&self.after, &reaped, self.place(std::process::id()));
         self.job = Some(job);
-        self.ask_gpus();
     }
 
     fn gpu_cpu_ns(&self) -> u64 {
@@ -186,7 +190,8 @@ impl Engine {
 
     fn gpu_question(&self) -> Question {
         let members = self.job.as_ref().map(|job| job.members()).unwrap_or_default();
-        Question { members, root_pid: self.job.as_ref().map(|job| job.pid()) }
+        let root_pid = self.job.as_ref().map(|job| job.pid());
+        Question { members, root_pid, since_ns: Some(self.before.at.monotonic_ns) }
     }
 
     fn ask_gpus(&self) {
@@ -198,7 +203,7 @@ impl Engine {
     /// For looks by hand.
     pub(crate) fn wait_for_gpus(&mut self) {
         if self.gpus.is_some() {
-            self.peek();
+            self.look_at_job();
         }
         if let Some(gpus) = &self.gpus {
             gpus.wait(self.gpu_question());

@@ -76,7 +76,8 @@ pub fn rows(folder: &Path, pid: u32, config: &Config) -> Result<Vec<Row>, Replay
         }
         if let Some(gpus) = &mut gpus {
             let members = job.members().iter().map(|member| member.pid).collect();
-            let question = gpu::Question { members, root_pid: Some(pid) };
+            let since_ns = Some(before.at.monotonic_ns);
+            let question = gpu::Question { members, root_pid: Some(pid), since_ns };
             let reading = gpus.read(&root, &question, after.at);
             after.each_gpu = figures.add(&reading, 1.0);
             after.gpu = GpuState::Read(Arc::new(reading));

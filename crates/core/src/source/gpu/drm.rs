@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 
 use super::fdinfo::{FdInfo, parse_fdinfo};
+use super::nvidia::is_container;
 use super::open_files::OpenFiles;
 use super::{Gpu, GpuReading, Question, Share, Vendor, kfd};
 use crate::root::Root;
@@ -18,6 +19,9 @@ use crate::snapshot::Moment;
 /// Drivers that show a screen of a virtual machine, or nothing: no GPU to compute with.
 const NO_GPUS: [&str; 9] =
     ["virtio_gpu", "virtio-pci", "bochs-drm", "cirrus", "qxl", "vkms", "vgem", "vmwgfx", "hyperv_drm"];
+
+/// Where the graphics of an Intel processor are on its bus.
+const INTEGRATED: &str = "0000:00:02.0";
 
 /// Of DRM's device files (`Documentation/admin-guide/devices.txt`).
 const MAJOR: u32 = 226;
@@ -43,9 +47,11 @@ pub(super) struct Card {
     /// The folder of its card node, where i915 keeps its own files.
     node: Option<String>,
     hwmon: Option<String>,
-    kfd_id: Option<u64>,
-    idle_ms_then: Option<u64>,
-    energy_uj_then: Option<u64>,
+    kfd: Option<kfd::Node>,
+    /// By which ROCm calls it.
+    alias: Option<String>,
+    /// As last read: a GPU that sleeps is not woken up for it.
+    vram_total_bytes: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,29 +101,48 @@ pub(super) fn find(root: &Root) -> Found {
             minor,
             node: child("drm", "card"),
             hwmon: child("hwmon", "hwmon"),
-            kfd_id: (driver == Driver::Amdgpu).then(|| kfd::gpu_id(root, minor)).flatten(),
+            kfd: (driver == Driver::Amdgpu).then(|| kfd::node(root, minor)).flatten(),
+            alias: root.text(&format!("{device}/unique_id")).map(|id| format!("GPU-{id}")),
             device,
-            idle_ms_then: None,
-            energy_uj_then: None,
+            vram_total_bytes: None,
         });
     }
     found
 }
 
-/// All of them, with the counters of the last look.
+/// All of them, with the counters of earlier looks.
 #[derive(Debug)]
 pub(super) struct Drm {
     cards: Vec<Card>,
-    /// By GPU and client.
-    clients_then: HashMap<(String, u64), FdInfo>,
-    /// `None` before the first look.
-    at_then_ns: Option<u64>,
+    /// The oldest first.
+    looks: Vec<Look>,
+    is_container: bool,
     buffer: Vec<u8>,
 }
 
+/// By GPU and client.
+type Clients = HashMap<(String, u64), FdInfo>;
+
+/// Counters at one moment.
+#[derive(Clone, Debug, Default)]
+struct Look {
+    at_ns: u64,
+    clients: Clients,
+    cards: Vec<CardCounters>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct CardCounters {
+    idle_ms: Option<u64>,
+    energy_uj: Option<u64>,
+}
+
+/// So many looks are kept for those to come.
+const MOST_LOOKS: usize = 32;
+
 impl Drm {
-    pub(super) fn new(cards: Vec<Card>) -> Self {
-        Self { cards, clients_then: HashMap::new(), at_then_ns: None, buffer: Vec::new() }
+    pub(super) fn new(root: &Root, cards: Vec<Card>) -> Self {
+        Self { cards, looks: Vec::new(), is_container: is_container(root), buffer: Vec::new() }
     }
 
     pub(super) fn read(
@@ -129,27 +154,58 @@ impl Drm {
         reading: &mut GpuReading,
     ) {
         let clients = self.clients(root, files);
-        let elapsed_ns =
-            self.at_then_ns.and_then(|then| at.monotonic_ns.checked_sub(then)).filter(|elapsed| *elapsed > 0);
+        let then = self.then(question.since_ns, &clients);
+        let elapsed_ns = then
+            .as_ref()
+            .and_then(|then| at.monotonic_ns.checked_sub(then.at_ns))
+            .filter(|elapsed| *elapsed > 0);
         let only_one = self.cards.len() == 1;
-        for card in &mut self.cards {
+        let mut counters = Vec::new();
+        for (place, card) in self.cards.iter_mut().enumerate() {
             // Drivers of before 2022 do not say which GPU a client belongs to.
             let is_here = |info: &&FdInfo| info.pdev == card.pdev || (info.pdev.is_empty() && only_one);
             let here: Vec<&FdInfo> = clients.values().filter(is_here).collect();
             let job = Share {
-                usage: busiest(&here, &self.clients_then, elapsed_ns),
+                usage: busiest(&here, then.as_ref().map(|then| &then.clients), elapsed_ns),
                 vram_bytes: here.iter().map(|info| info.vram_bytes()).sum(),
                 is_estimate: false,
             };
-            reading.gpus.push(card.read(root, question, job, elapsed_ns));
+            let holders = if self.is_container { here.len() } else { 0 };
+            let before = then.as_ref().and_then(|then| then.cards.get(place).copied()).unwrap_or_default();
+            let (gpu, now) = card.read(root, question, job, holders, before, elapsed_ns);
+            reading.gpus.push(gpu);
+            counters.push(now);
         }
-        self.clients_then = clients;
-        self.at_then_ns = Some(at.monotonic_ns);
+        self.looks.push(Look { at_ns: at.monotonic_ns, clients, cards: counters });
+    }
+
+    /// The look with which to compare. Whoever follows a job wants all since a moment: the last look before it, and a
+    /// client that came since then started from 0. A single look is compared with the last one that knew the same
+    /// clients, whoever was asked about in between.
+    fn then(&mut self, since_ns: Option<u64>, clients: &Clients) -> Option<Look> {
+        let place = match since_ns {
+            Some(since_ns) => {
+                let place = self.looks.iter().rposition(|look| look.at_ns <= since_ns).unwrap_or(0);
+                // The next question is about no earlier time.
+                self.looks.drain(..place.min(self.looks.len()));
+                0
+            }
+            None => self
+                .looks
+                .iter()
+                .rposition(|look| clients.keys().all(|client| look.clients.contains_key(client)))?,
+        };
+        let then = self.looks.get(place).cloned();
+        if self.looks.len() >= MOST_LOOKS {
+            // Not the one that a row began with.
+            self.looks.remove(1);
+        }
+        then
     }
 
     /// Every client of the job once, whoever has it open.
-    fn clients(&mut self, root: &Root, files: &OpenFiles) -> HashMap<(String, u64), FdInfo> {
-        let mut clients = HashMap::new();
+    fn clients(&mut self, root: &Root, files: &OpenFiles) -> Clients {
+        let mut clients = Clients::new();
         for (pid, fd) in files.drm() {
             let path = format!("/proc/{pid}/fdinfo/{fd}");
             let Ok(text) = root.read(&path, &mut self.buffer) else { continue };
@@ -162,7 +218,17 @@ impl Drm {
 }
 
 impl Card {
-    fn read(&mut self, root: &Root, question: &Question, job: Share, elapsed_ns: Option<u64>) -> Gpu {
+    /// The GPU, and its counters for the next look; `holders` are clients of the job where numbers of processes say
+    /// nothing.
+    fn read(
+        &mut self,
+        root: &Root,
+        question: &Question,
+        job: Share,
+        holders: usize,
+        before: CardCounters,
+        elapsed_ns: Option<u64>,
+    ) -> (Gpu, CardCounters) {
         let number = |path: &str| root.text(path).and_then(|text| text.parse::<u64>().ok());
         let of_device = |file: &str| number(&format!("{}/{file}", self.device));
         let of_hwmon = |file: &str| number(&format!("{}/{file}", self.hwmon.as_ref()?));
@@ -171,12 +237,23 @@ impl Card {
             vendor: if self.driver == Driver::Amdgpu { Vendor::Amd } else { Vendor::Intel },
             name: self.name.clone(),
             id: self.pdev.clone(),
-            temperature_c: of_hwmon("temp1_input").map(|millidegrees| decimal(millidegrees) / 1e3),
             device: Some((MAJOR, self.minor)),
+            aliases: self.alias.iter().cloned().collect(),
             job,
             is_allowed: true,
             ..Gpu::default()
         };
+        let mut now = CardCounters::default();
+        if root.text(&format!("{}/power/runtime_status", self.device)).as_deref() == Some("suspended") {
+            // It would be woken up for the rest, or refuse it.
+            gpu.usage = Some(0.0);
+            gpu.vram_used_bytes = Some(0);
+            gpu.vram_total_bytes = self.vram_total_bytes;
+            return (gpu, now);
+        }
+        // Some have only the second, at the hottest place.
+        let millidegrees = of_hwmon("temp1_input").or_else(|| of_hwmon("temp2_input"));
+        gpu.temperature_c = millidegrees.map(|millidegrees| decimal(millidegrees) / 1e3);
         match self.driver {
             Driver::Amdgpu => {
                 gpu.usage = of_device("gpu_busy_percent")
@@ -187,16 +264,22 @@ impl Card {
                 let microwatts = of_hwmon("power1_average").or_else(|| of_hwmon("power1_input"));
                 gpu.power_w = microwatts.map(|microwatts| decimal(microwatts) / 1e6);
                 gpu.clock_mhz = of_hwmon("freq1_input").map(|hertz| decimal(hertz) / 1e6);
-                if let Some(id) = self.kfd_id {
-                    add_compute(&mut gpu, kfd::look(root, id, &question.members));
+                if let Some(node) = &self.kfd {
+                    add_compute(&mut gpu, kfd::look(root, node.gpu_id, &question.members), holders);
+                    // The part of a machine's memory that its firmware sets aside for the graphics of the processor.
+                    if node.is_integrated {
+                        gpu.vram_total_bytes = Some(0);
+                    }
                 }
             }
             Driver::I915 | Driver::Xe => {
-                let idle_ms = match self.driver {
+                now.idle_ms = match self.driver {
                     Driver::Xe => of_device("tile0/gt0/gtidle/idle_residency_ms"),
+                    // One that is kept from sleeping is awake and may do nothing.
+                    _ if of_card("power/rc6_enable") == Some(0) => None,
                     _ => of_card("gt/gt0/rc6_residency_ms").or_else(|| of_card("power/rc6_residency_ms")),
                 };
-                gpu.usage = awake(self.idle_ms_then, idle_ms, elapsed_ns);
+                gpu.usage = awake(before.idle_ms, now.idle_ms, elapsed_ns);
                 gpu.clock_mhz = match self.driver {
                     Driver::Xe => of_device("tile0/gt0/freq0/act_freq"),
                     _ => of_card("gt/gt0/rps_act_freq_mhz").or_else(|| of_card("gt_act_freq_mhz")),
@@ -205,32 +288,44 @@ impl Card {
                 let total =
                     of_device("tile0/physical_vram_size_bytes").or_else(|| of_card("lmem_total_bytes"));
                 let free = of_card("lmem_avail_bytes");
-                // Without memory of its own a GPU holds none of it.
-                gpu.vram_total_bytes = total.or(Some(0));
-                gpu.vram_used_bytes =
-                    total.map_or(Some(0), |total| free.and_then(|free| total.checked_sub(free)));
-                let energy_uj = of_hwmon("energy1_input");
-                let joules = self.energy_uj_then.zip(energy_uj).and_then(|(then, now)| now.checked_sub(then));
+                // Without memory of its own a GPU holds none of it. Other than on a processor, at the place that all
+                // of them have, it has some, of which few kernels tell.
+                let none = (self.pdev == INTEGRATED).then_some(0);
+                gpu.vram_total_bytes = total.or(none);
+                gpu.vram_used_bytes = total.map_or(none, |total| total.checked_sub(free?));
+                now.energy_uj = of_hwmon("energy1_input");
+                let joules =
+                    before.energy_uj.zip(now.energy_uj).and_then(|(then, now)| now.checked_sub(then));
                 gpu.power_w = joules.zip(elapsed_ns).map(|(uj, ns)| decimal(uj) * 1e3 / decimal(ns));
-                self.idle_ms_then = idle_ms;
-                self.energy_uj_then = energy_uj;
             }
         }
-        gpu
+        self.vram_total_bytes = gpu.vram_total_bytes;
+        (gpu, now)
     }
 }
 
-/// ROCm's processes, whose work no engine counts.
-fn add_compute(gpu: &mut Gpu, compute: kfd::Compute) {
-    if compute.job_processes == 0 {
-        return;
+/// ROCm's processes, whose work no engine counts. Where their numbers are the host's, the job's `holders` stand for as
+/// many of them.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a part of a number of bytes that is far below 2^53"
+)]
+fn add_compute(gpu: &mut Gpu, compute: kfd::Compute, holders: usize) {
+    if compute.job_processes > 0 {
+        gpu.job.vram_bytes = Some(gpu.job.vram_bytes.unwrap_or(0).max(compute.job_bytes));
+        // Where nobody else computes here, what it does it does for the job.
+        gpu.job.usage = gpu.usage.filter(|_| compute.other_processes == 0);
+    } else if holders > 0 && compute.other_processes > 0 {
+        let part = (holders as f64 / f64::from(compute.other_processes)).min(1.0);
+        let bytes = (decimal(compute.other_bytes) * part) as u64;
+        gpu.job = Share {
+            usage: gpu.usage.map(|usage| usage * part),
+            vram_bytes: Some(gpu.job.vram_bytes.unwrap_or(0).max(bytes)),
+            is_estimate: true,
+        };
     }
-    gpu.job.vram_bytes = Some(gpu.job.vram_bytes.unwrap_or(0).max(compute.job_bytes));
-    gpu.job.usage = match compute.other_processes {
-        // Nobody else computes here, so what it does it does for the job.
-        0 => gpu.usage,
-        _ => None,
-    };
 }
 
 /// Part of the time in which a GPU was not idle.
@@ -242,15 +337,11 @@ fn awake(idle_then_ms: Option<u64>, idle_now_ms: Option<u64>, elapsed_ns: Option
 
 /// How busy the clients kept their busiest class of engines; `None` before the second look, and where a counter went
 /// back.
-fn busiest(
-    clients: &[&FdInfo],
-    then: &HashMap<(String, u64), FdInfo>,
-    elapsed_ns: Option<u64>,
-) -> Option<f64> {
+fn busiest(clients: &[&FdInfo], then: Option<&Clients>, elapsed_ns: Option<u64>) -> Option<f64> {
     if clients.is_empty() {
         return Some(0.0);
     }
-    let elapsed_ns = elapsed_ns?;
+    let (then, elapsed_ns) = (then?, elapsed_ns?);
     let mut by_class: HashMap<&str, f64> = HashMap::new();
     for client in clients {
         let before = then.get(&(client.pdev.clone(), client.client_id));
@@ -299,7 +390,7 @@ mod tests {
 
     fn used(then: &[FdInfo], now: &[FdInfo], elapsed_ns: u64) -> Option<f64> {
         let then = then.iter().map(|info| ((info.pdev.clone(), info.client_id), info.clone())).collect();
-        busiest(&now.iter().collect::<Vec<_>>(), &then, Some(elapsed_ns))
+        busiest(&now.iter().collect::<Vec<_>>(), Some(&then), Some(elapsed_ns))
     }
 
     #[test]
@@ -318,8 +409,44 @@ mod tests {
     fn a_counter_that_went_back_and_a_first_look_are_unknown() {
         let then = [client(1, "drm-engine-gfx: 100 ns")];
         assert_eq!(used(&then, &[client(1, "drm-engine-gfx: 99 ns")], 1000), None);
-        assert_eq!(busiest(&[&then[0]], &HashMap::new(), None), None);
-        assert_eq!(busiest(&[], &HashMap::new(), None), Some(0.0), "no client, no use");
+        assert_eq!(busiest(&[&then[0]], None, None), None);
+        assert_eq!(busiest(&[], None, None), Some(0.0), "no client, no use");
+    }
+
+    #[test]
+    fn rows_are_counted_from_their_beginning_and_single_looks_from_the_last_at_the_same_client() {
+        let look = |at_ns, ids: &[u64]| {
+            let one = |id: &u64| (("a".to_owned(), *id), client(*id, ""));
+            Look { at_ns, clients: ids.iter().map(one).collect(), cards: Vec::new() }
+        };
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        let mut drm = Drm::new(&Root::recorded(folder.path()).unwrap(), Vec::new());
+        let mut then = |looks: &[Look], since_ns, now: &Look| {
+            drm.looks = looks.to_vec();
+            let then = drm.then(since_ns, &now.clients);
+            (then.map(|look| look.at_ns), drm.looks.len())
+        };
+        let looks = [look(10, &[1]), look(20, &[]), look(30, &[2]), look(40, &[1, 2])];
+        // Looks between two rows do not shorten what a row counts.
+        assert_eq!(then(&looks, Some(25), &look(50, &[1])), (Some(20), 3));
+        assert_eq!(then(&looks, Some(5), &look(50, &[1])), (Some(10), 4));
+        assert_eq!(then(&[], Some(5), &look(50, &[1])), (None, 0));
+        // Nor do looks at others.
+        assert_eq!(then(&looks[..3], None, &look(50, &[1])).0, Some(10));
+        assert_eq!(then(&looks[..3], None, &look(50, &[3])).0, None, "never seen: not from 0");
+        let many: Vec<Look> = (0..40).map(|at| look(at, &[1])).collect();
+        assert_eq!(then(&many, Some(0), &look(50, &[1])), (Some(0), 39));
+    }
+
+    #[test]
+    fn in_a_container_rocm_is_an_estimate() {
+        let compute = kfd::Compute { other_bytes: 800, other_processes: 2, ..kfd::Compute::default() };
+        let mut gpu = Gpu { usage: Some(0.5), job: Share::NOTHING, ..Gpu::default() };
+        add_compute(&mut gpu, compute, 0);
+        assert_eq!(gpu.job, Share::NOTHING);
+        add_compute(&mut gpu, compute, 1);
+        assert_eq!(gpu.job, Share { usage: Some(0.25), vram_bytes: Some(400), is_estimate: true });
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! In:  `/sys/class/kfd/kfd`. Out: for a GPU, what the job's processes hold on it, and whether others are there too.
 //!
 //! The map is the kernel's `drivers/gpu/drm/amd/amdkfd/kfd_process.c`: `proc/<pid>/vram_<gpu id>` is in bytes. Numbers
-//! of processes are the host's, so that inside of a container nobody matches.
+//! of processes are the host's, so that inside of a container nobody matches (`drm` estimates there).
 
 use crate::root::Root;
 
@@ -18,17 +18,35 @@ pub(super) struct Compute {
     pub job_processes: u32,
     /// Other processes that hold any.
     pub other_processes: u32,
+    /// Held by those.
+    pub other_bytes: u64,
 }
 
-/// The number that KFD has for the GPU with this render node.
-pub(super) fn gpu_id(root: &Root, render_minor: u32) -> Option<u64> {
+/// What KFD says about a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    /// Its number there.
+    pub gpu_id: u64,
+    /// A part of a processor.
+    pub is_integrated: bool,
+}
+
+/// The GPU with this render node.
+pub(super) fn node(root: &Root, render_minor: u32) -> Option<Node> {
     let nodes = root.names(&format!("{TOP}/topology/nodes"));
     nodes.iter().find_map(|node| {
         let folder = format!("{TOP}/topology/nodes/{node}");
         let properties = root.text(&format!("{folder}/properties"))?;
-        let minor = properties.lines().find_map(|line| line.strip_prefix("drm_render_minor "))?;
-        (minor.trim().parse() == Ok(render_minor))
-            .then(|| root.text(&format!("{folder}/gpu_id"))?.parse().ok())?
+        let property = |name: &str| -> Option<u32> {
+            properties
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+        };
+        if property("drm_render_minor") != Some(render_minor) {
+            return None;
+        }
+        let gpu_id = root.text(&format!("{folder}/gpu_id"))?.parse().ok()?;
+        Some(Node { gpu_id, is_integrated: property("cpu_cores_count").is_some_and(|cores| cores > 0) })
     })
 }
 
@@ -46,6 +64,7 @@ pub(super) fn look(root: &Root, gpu_id: u64, members: &[u32]) -> Compute {
             found.job_processes += 1;
         } else {
             found.other_processes += 1;
+            found.other_bytes = found.other_bytes.saturating_add(bytes);
         }
     }
     found

@@ -110,6 +110,8 @@ pub struct Gpu {
     pub clock_mhz: Option<f64>,
     /// Major and minor number of its device file.
     pub device: Option<(u32, u32)>,
+    /// Other names by which a list of visible devices may call it.
+    pub aliases: Vec<String>,
     /// The job's part of it.
     pub job: Share,
     /// The job may use it, by its environment and its device cgroup.
@@ -211,6 +213,9 @@ pub struct Question {
     pub members: Vec<u32>,
     /// The root of the job, whose environment says which GPUs it may use.
     pub root_pid: Option<u32>,
+    /// Since when, by the monotonic clock, for whoever follows a job from its beginning; a single look is about the
+    /// time since the last one.
+    pub since_ns: Option<u64>,
 }
 
 /// What `server_info` says about GPUs.
@@ -317,13 +322,18 @@ pub fn inventory(root: &Root, patience: Patience) -> Inventory {
         GpuState::Silent => return Inventory { names: reader::names_by_kernel(root), memory_bytes: None },
         GpuState::Read(reading) => reading,
     };
-    if reading.gpus.is_empty() && reading.is_incomplete {
-        return Inventory { names: reader::names_by_kernel(root), memory_bytes: None };
+    let mut names: Vec<String> = reading.gpus.iter().map(|gpu| gpu.name.clone()).collect();
+    if !reading.is_incomplete {
+        return Inventory {
+            names: Some(names),
+            memory_bytes: reading.gpus.iter().map(|gpu| gpu.vram_total_bytes).sum(),
+        };
     }
-    Inventory {
-        names: Some(reading.gpus.iter().map(|gpu| gpu.name.clone()).collect()),
-        memory_bytes: reading.gpus.iter().map(|gpu| gpu.vram_total_bytes).sum(),
+    // Those that give nothing have names, where their kernel driver tells.
+    if !reading.gpus.iter().any(|gpu| gpu.vendor == Vendor::Nvidia) {
+        names.extend(reader::names_by_kernel(root).unwrap_or_default());
     }
+    Inventory { names: Some(names).filter(|names| !names.is_empty()), memory_bytes: None }
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ use crate::snapshot::Moment;
 pub(super) struct NvidiaGpu {
     pub name: String,
     pub uuid: String,
+    /// UUIDs of its instances (MIG).
+    pub instances: Vec<String>,
     /// Of its device file, `/dev/nvidia<minor>`.
     pub minor: Option<u32>,
     pub processes: Processes,
@@ -30,9 +32,17 @@ const MAJOR: u32 = 195;
 /// Number of the first process namespace (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`).
 const HOST_NAMESPACE: &str = "pid:[4026531836]";
 
+/// The device by which a Linux on Windows reaches GPUs.
+const WINDOWS_DOOR: &str = "/dev/dxg";
+
+/// Whether numbers of processes here are others than those of the host.
+pub(super) fn is_container(root: &Root) -> bool {
+    root.link("/proc/self/ns/pid").is_some_and(|link| link.as_os_str() != HOST_NAMESPACE)
+}
+
 /// Whether a driver of NVIDIA is here: its control device, a device of its own, or that of a Windows host.
 pub(super) fn has_door(root: &Root) -> bool {
-    ["/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"].iter().any(|door| root.exists(door))
+    ["/dev/nvidiactl", "/dev/nvidia0", WINDOWS_DOOR].iter().any(|door| root.exists(door))
 }
 
 /// Models as the kernel driver itself names them, for where nothing else answers.
@@ -86,10 +96,10 @@ impl Nvidia {
         reading: &mut GpuReading,
     ) {
         if matches!(self.way, Way::Untried) {
-            self.try_ways(root, files, question, at);
+            self.try_ways(root, files, question, at.monotonic_ns);
         }
         let answer = match &mut self.way {
-            Way::Nvml(library) => Some(library.read(&mut reading.notes)),
+            Way::Nvml(library) => Some(library.read(question.since_ns, at, &mut reading.notes)),
             Way::Smi(smi, why) => {
                 reading.notes.push(format!("GPU: asked through `nvidia-smi`, since {why}"));
                 smi.read(at, &mut reading.notes)
@@ -109,7 +119,10 @@ impl Nvidia {
             // Where the list fails every number looks foreign, and the share is an estimate as it says.
             let _ = root.pids(&mut visible, &mut Vec::new());
         }
-        for gpu in gpus {
+        // The driver of a Windows host lists nobody of ours, whoever is there.
+        let lists_nobody = root.exists(WINDOWS_DOOR);
+        for mut gpu in gpus {
+            gpu.processes.listed = gpu.processes.listed.filter(|listed| !(lists_nobody && listed.is_empty()));
             let holders = gpu.minor.map(|minor| files.holders(minor)).unwrap_or_default();
             let container = self
                 .needs_open_files()
@@ -127,23 +140,23 @@ impl Nvidia {
                 temperature_c: gpu.temperature_c,
                 clock_mhz: gpu.clock_mhz,
                 device: gpu.minor.map(|minor| (MAJOR, minor)),
+                aliases: gpu.instances,
                 job,
                 is_allowed: true,
             });
         }
     }
 
-    fn try_ways(&mut self, root: &Root, files: &mut OpenFiles, question: &Question, at: Moment) {
-        let namespace = root.link("/proc/self/ns/pid");
-        self.is_container = Some(namespace.is_some_and(|link| link.as_os_str() != HOST_NAMESPACE));
+    fn try_ways(&mut self, root: &Root, files: &mut OpenFiles, question: &Question, now_ns: u64) {
+        self.is_container = Some(is_container(root));
         // The library opens device files of its own in this process, which must not look like the job's.
         let before = OpenFiles::own_nvidia_files(root);
-        let why = match Library::load(at) {
+        let why = match Library::load() {
             Ok(library) => {
                 files.ignore_own(OpenFiles::own_nvidia_files(root), &before);
                 self.way = Way::Nvml(Box::new(library));
                 if self.needs_open_files() {
-                    files.look(root, &question.members, at.monotonic_ns);
+                    files.look(root, &question.members, now_ns);
                 }
                 return;
             }
@@ -155,7 +168,7 @@ impl Nvidia {
             None => Way::None(format!("{why}, and there is no `nvidia-smi`")),
         };
         if self.needs_open_files() {
-            files.look(root, &question.members, at.monotonic_ns);
+            files.look(root, &question.members, now_ns);
         }
     }
 }

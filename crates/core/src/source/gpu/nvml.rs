@@ -17,8 +17,8 @@ use super::nvml_old::OldCalls;
 use super::share::{GpuProcess, Processes};
 use crate::snapshot::Moment;
 
-/// Samples of processes before the first look that still count.
-const FIRST_LOOK_BACK_US: u64 = 1_000_000;
+/// A driver samples processes every sixth of a second to a second: a shorter time back there may be none.
+const LOOK_BACK_NS: u64 = 1_000_000_000;
 
 /// The library of this process: initialised once and never unloaded, since a driver that hangs in it, or a program
 /// that ends while it is at work, must find its code where it was.
@@ -55,27 +55,29 @@ struct Known {
     /// Instances of a GPU that is divided (MIG).
     instances: Vec<Device<'static>>,
     is_divided: bool,
-    /// Time of the last sample of a process, by the driver's clock.
-    seen_us: u64,
 }
 
 impl Library {
     /// Loads the library and finds the GPUs; or why not, in words.
-    pub(super) fn load(at: Moment) -> Result<Self, String> {
+    pub(super) fn load() -> Result<Self, String> {
         let nvml = loaded().map_err(|error| match error {
             NvmlError::LibloadingError(_) => "`libnvidia-ml.so.1` cannot be loaded".to_owned(),
             error => format!("NVML does not start: {error}"),
         })?;
         let count = nvml.device_count().map_err(|error| format!("NVML counts no GPUs: {error}"))?;
-        let seen_us = (at.wall_ns / 1_000).saturating_sub(FIRST_LOOK_BACK_US);
         // One that has fallen off the bus, or is not for us, costs nothing but itself.
-        let open = |index| Some(Known::new(nvml.device_by_index(index).ok()?, seen_us));
+        let open = |index| Some(Known::new(nvml.device_by_index(index).ok()?));
         let gpus: Vec<Known> = (0..count).filter_map(open).collect();
         Ok(Self { closed: count as usize - gpus.len(), gpus, old: None })
     }
 
     /// Asks for all GPUs.
-    pub(super) fn read(&mut self, notes: &mut Vec<String>) -> Vec<NvidiaGpu> {
+    pub(super) fn read(
+        &mut self,
+        since_ns: Option<u64>,
+        at: Moment,
+        notes: &mut Vec<String>,
+    ) -> Vec<NvidiaGpu> {
         if self.closed > 0 {
             let all = self.closed + self.gpus.len();
             notes.push(format!(
@@ -83,13 +85,17 @@ impl Library {
                 self.closed
             ));
         }
+        // The driver has the wall clock; how long ago it was is told by the other, which nobody sets.
+        let back_ns =
+            since_ns.map_or(0, |since_ns| at.monotonic_ns.saturating_sub(since_ns)).max(LOOK_BACK_NS);
+        let since_us = at.wall_ns.saturating_sub(back_ns) / 1_000;
         let old = &mut self.old;
-        self.gpus.iter_mut().map(|gpu| gpu.read(old, notes)).collect()
+        self.gpus.iter().map(|gpu| gpu.read(since_us, old, notes)).collect()
     }
 }
 
 impl Known {
-    fn new(device: Device<'static>, seen_us: u64) -> Self {
+    fn new(device: Device<'static>) -> Self {
         let is_divided = device.mig_mode().is_ok_and(|mode| mode.current != 0);
         // Places of instances may be empty.
         let places = if is_divided { device.mig_device_count().unwrap_or(0) } else { 0 };
@@ -101,11 +107,10 @@ impl Known {
             device,
             instances,
             is_divided,
-            seen_us,
         }
     }
 
-    fn read(&mut self, old: &mut Option<OldCalls>, notes: &mut Vec<String>) -> NvidiaGpu {
+    fn read(&self, since_us: u64, old: &mut Option<OldCalls>, notes: &mut Vec<String>) -> NvidiaGpu {
         let device = &self.device;
         let (total, used) = memory(device, old).or_else(|| self.memory_of_instances(old)).unzip();
         let usage = device.utilization_rates();
@@ -127,16 +132,18 @@ impl Known {
         if listed.is_none() {
             notes.push(format!("GPU: the driver does not list the processes on `{}`", self.name));
         }
-        let usages = self.usages();
+        let usages = self.usages(since_us);
         NvidiaGpu {
             name: self.name.clone(),
             uuid: self.uuid.clone(),
+            instances: self.instances.iter().filter_map(|instance| instance.uuid().ok()).collect(),
             minor: self.minor,
             processes: Processes {
                 gpu_usage: usage.ok().and_then(|usage| percent(usage.gpu)),
                 gpu_vram_bytes: used,
                 listed,
                 usages,
+                is_divided: self.is_divided,
             },
             vram_total_bytes: total,
             power_w: self.device.power_usage().ok().map(|milliwatts| f64::from(milliwatts) / 1000.0),
@@ -152,18 +159,16 @@ impl Known {
         Some(all.into_iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)))
     }
 
-    /// Mean usage by process since the last look; `None` where the driver does not measure it.
-    fn usages(&mut self) -> Option<Vec<(u32, f64)>> {
-        let samples = match self.device.process_utilization_stats(self.seen_us) {
+    /// Mean usage by process since then; `None` where the driver does not measure it.
+    fn usages(&self, since_us: u64) -> Option<Vec<(u32, f64)>> {
+        let samples = match self.device.process_utilization_stats(since_us) {
             Ok(samples) => samples,
             // No process did anything.
             Err(NvmlError::NotFound) => Vec::new(),
             Err(_) => return None,
         };
         let mut sums: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
-        let mut newest_us = self.seen_us;
-        for sample in samples.iter().filter(|sample| sample.timestamp > self.seen_us && sample.pid != 0) {
-            newest_us = newest_us.max(sample.timestamp);
+        for sample in samples.iter().filter(|sample| sample.timestamp > since_us && sample.pid != 0) {
             // Some drivers put numbers far above 100 there, which say nothing.
             if let Some(usage) = percent(sample.sm_util) {
                 let (sum, count) = sums.entry(sample.pid).or_default();
@@ -171,7 +176,6 @@ impl Known {
                 *count += 1.0;
             }
         }
-        self.seen_us = newest_us;
         Some(sums.into_iter().map(|(pid, (sum, count))| (pid, sum / count)).collect())
     }
 }

@@ -34,7 +34,7 @@ impl Reader {
             found.unread.map(|driver| format!("GPUs of the kernel driver `{driver}` are not read here"))
         };
         let nvidia = (nvidia && !root.is_recorded()).then(|| Nvidia::new(may_start_processes));
-        let drm = (!found.cards.is_empty()).then(|| Drm::new(found.cards));
+        let drm = (!found.cards.is_empty()).then(|| Drm::new(root, found.cards));
         (nvidia.is_some() || drm.is_some() || unread.is_some()).then(|| Self {
             nvidia,
             drm,
@@ -62,6 +62,10 @@ impl Reader {
             reading.notes.push(format!("GPU: {why}"));
         }
         self.permissions.apply(root, question.root_pid, &mut reading.gpus);
+        for gpu in reading.gpus.iter_mut().filter(|gpu| !gpu.is_allowed && gpu.job.vram_bytes == Some(0)) {
+            // It is not there, and cannot be.
+            gpu.job.usage = gpu.job.usage.or(Some(0.0));
+        }
         if question.root_pid.is_none() {
             // Nobody is followed: there is no part of anybody.
             reading.gpus.iter_mut().for_each(|gpu| gpu.job = Share::default());

@@ -28,6 +28,8 @@ pub(super) struct Processes {
     pub listed: Option<Vec<GpuProcess>>,
     /// Usage by pid, of those above 0; `None` where the driver does not measure it.
     pub usages: Option<Vec<(u32, f64)>>,
+    /// Into instances (MIG).
+    pub is_divided: bool,
 }
 
 /// The job as seen from the GPU.
@@ -50,6 +52,13 @@ pub(super) struct Container<'a> {
 
 /// The job's part.
 pub(super) fn share(gpu: &Processes, job: Job<'_>) -> Share {
+    let found = part(gpu, job);
+    // Unknown from the beginning: zeros of before the job came to it would be all that is known in the end.
+    let is_known = gpu.usages.is_some() || !gpu.is_divided;
+    Share { usage: found.usage.filter(|_| is_known), ..found }
+}
+
+fn part(gpu: &Processes, job: Job<'_>) -> Share {
     if job.members.is_empty() {
         return Share::NOTHING;
     }
@@ -132,6 +141,7 @@ mod tests {
             gpu_vram_bytes: Some(1000),
             listed: Some(listed.iter().map(process).collect()),
             usages: usages.map(<[_]>::to_vec),
+            is_divided: false,
         }
     }
 
@@ -168,6 +178,13 @@ mod tests {
         let mut hidden = gpu(&[(10, 1)], None);
         hidden.listed = Some(vec![GpuProcess { pid: 10, vram_bytes: None }]);
         assert_eq!(on_host(&hidden, &[10]).1, None);
+    }
+
+    #[test]
+    fn usage_of_a_divided_gpu_is_unknown_also_before_the_job_comes_to_it() {
+        let divided = |listed| Processes { is_divided: true, ..gpu(listed, None) };
+        assert_eq!(on_host(&divided(&[(99, 1)]), &[10]), (None, Some(0)));
+        assert_eq!(on_host(&divided(&[(10, 7)]), &[10]), (None, Some(7)));
     }
 
     #[test]

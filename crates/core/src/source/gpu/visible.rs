@@ -30,6 +30,9 @@ struct Variables {
     hip: Option<String>,
 }
 
+/// The names of a GPU in lists: its id, then others.
+type Names = Vec<String>;
+
 impl Permissions {
     /// Says of each GPU whether the job may use it.
     pub(super) fn apply(&mut self, root: &Root, root_pid: Option<u32>, gpus: &mut [Gpu]) {
@@ -41,25 +44,27 @@ impl Permissions {
             self.devices = devices(root, pid);
             self.root_pid = root_pid;
         }
-        let of = |vendor: Vendor| gpus.iter().filter(move |gpu| gpu.vendor == vendor);
-        let ids = |vendor: Vendor| of(vendor).map(|gpu| gpu.id.clone()).collect::<Vec<_>>();
-        let nvidia = nvidia(&self.variables, &ids(Vendor::Nvidia));
-        let amd = amd(&self.variables, &ids(Vendor::Amd));
-        let (mut nvidia, mut amd) = (nvidia.into_iter(), amd.into_iter());
-        for gpu in gpus {
-            let is_named = match gpu.vendor {
-                Vendor::Nvidia => nvidia.next().unwrap_or(true),
-                Vendor::Amd => amd.next().unwrap_or(true),
-                Vendor::Intel => true,
-            };
-            let may_open = match (&self.devices, gpu.device) {
+        for gpu in &mut *gpus {
+            gpu.is_allowed = match (&self.devices, gpu.device) {
                 (Some(rules), Some(device)) => rules.iter().any(|rule| rule.allows(device)),
                 _ => true,
             };
-            gpu.is_allowed = is_named && may_open;
+        }
+        // A list counts what can be opened.
+        for (vendor, lists) in [(Vendor::Nvidia, nvidia as Lists), (Vendor::Amd, amd)] {
+            let mut open: Vec<&mut Gpu> =
+                gpus.iter_mut().filter(|gpu| gpu.vendor == vendor && gpu.is_allowed).collect();
+            let names = |gpu: &&mut Gpu| [std::slice::from_ref(&gpu.id), &gpu.aliases].concat();
+            let names: Vec<Names> = open.iter().map(names).collect();
+            for (gpu, is_named) in open.iter_mut().zip(lists(&self.variables, &names)) {
+                gpu.is_allowed = is_named;
+            }
         }
     }
 }
+
+/// Which of these GPUs the variables leave.
+type Lists = fn(&Variables, &[Names]) -> Vec<bool>;
 
 /// A line of `devices.list`: devices that may be opened; `None` is any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +93,7 @@ fn parse_environ(environ: &[u8]) -> Variables {
     }
 }
 
-fn nvidia(variables: &Variables, ids: &[String]) -> Vec<bool> {
+fn nvidia(variables: &Variables, ids: &[Names]) -> Vec<bool> {
     let mut allowed = vec![true; ids.len()];
     match variables.nvidia.as_deref() {
         // `void` and nothing: the container toolkit did nothing here.
@@ -106,18 +111,19 @@ fn nvidia(variables: &Variables, ids: &[String]) -> Vec<bool> {
     allowed
 }
 
-fn amd(variables: &Variables, ids: &[String]) -> Vec<bool> {
+fn amd(variables: &Variables, ids: &[Names]) -> Vec<bool> {
     let mut allowed = vec![true; ids.len()];
     narrow(&mut allowed, variables.rocr.as_deref(), ids);
-    narrow(&mut allowed, variables.hip.as_deref(), ids);
+    // HIP takes CUDA's variable for its own, where that is not set.
+    narrow(&mut allowed, variables.hip.as_deref().or(variables.cuda.as_deref()), ids);
     allowed
 }
 
 /// Leaves those that a list names, which counts among those that were left before it.
-fn narrow(allowed: &mut [bool], list: Option<&str>, ids: &[String]) {
+fn narrow(allowed: &mut [bool], list: Option<&str>, ids: &[Names]) {
     let Some(list) = list else { return };
     let left: Vec<usize> = (0..ids.len()).filter(|at| allowed[*at]).collect();
-    let ids_left: Vec<String> = left.iter().map(|at| ids[*at].clone()).collect();
+    let ids_left: Vec<Names> = left.iter().map(|at| ids[*at].clone()).collect();
     for (at, is_named) in left.into_iter().zip(named(list, &ids_left)) {
         allowed[at] = is_named;
     }
@@ -125,22 +131,25 @@ fn narrow(allowed: &mut [bool], list: Option<&str>, ids: &[String]) {
 
 /// GPUs that a list of indices or UUIDs names. It counts up to the first entry that names nothing; a list without a
 /// valid entry hides all GPUs.
-fn named(list: &str, ids: &[String]) -> Vec<bool> {
+fn named(list: &str, ids: &[Names]) -> Vec<bool> {
     let mut named = vec![false; ids.len()];
     for entry in list.split(',').map(str::trim) {
         let at = match entry.parse::<usize>() {
             Ok(index) => Some(index).filter(|index| *index < ids.len()),
-            // An instance (`MIG-…`) has no number here: its GPU is not told, so the only one is meant.
-            Err(_) if entry.starts_with("MIG-") => (ids.len() == 1).then_some(0),
-            // The beginning of a UUID is enough, if only one GPU has it.
             Err(_) if !entry.is_empty() => {
-                let mut matching = ids.iter().enumerate().filter(|(_, id)| id.starts_with(entry));
+                // Before 2021 an instance was called `MIG-<UUID of its GPU>/<numbers>`.
+                let of_gpu = entry.strip_prefix("MIG-").and_then(|rest| rest.split_once('/'));
+                let entry = of_gpu.map_or(entry, |(uuid, _)| uuid);
+                // The beginning of a UUID is enough, if only one GPU has it.
+                let has_it = |names: &Names| names.iter().any(|name| name.starts_with(entry));
+                let mut matching = ids.iter().enumerate().filter(|(_, names)| has_it(names));
                 matching.next().map(|(at, _)| at).filter(|_| matching.next().is_none())
             }
             Err(_) => None,
         };
         match at {
             Some(at) => named[at] = true,
+            // Whose instance it is cannot be told.
             None if entry.starts_with("MIG-") => return vec![true; ids.len()],
             None => break,
         }
@@ -160,11 +169,11 @@ fn parse_devices(text: &str) -> Option<Vec<Rule>> {
     let mut rules = Vec::new();
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
-        let (kind, numbers) = (words.next()?, words.next()?);
+        let (kind, numbers, access) = (words.next()?, words.next()?, words.next()?);
         let number = |text: &str| if text == "*" { Some(None) } else { text.parse().ok().map(Some) };
         let (major, minor) = numbers.split_once(':')?;
-        // GPUs are no block devices.
-        if kind != "b" {
+        // GPUs are no block devices, and who may only make a device file cannot use it.
+        if kind != "b" && access.contains(['r', 'w']) {
             rules.push(Rule { major: number(major)?, minor: number(minor)? });
         }
     }
@@ -175,8 +184,8 @@ fn parse_devices(text: &str) -> Option<Vec<Rule>> {
 mod tests {
     use super::*;
 
-    fn ids(count: usize) -> Vec<String> {
-        (0..count).map(|index| format!("GPU-{index}aa-bb")).collect()
+    fn ids(count: usize) -> Vec<Names> {
+        (0..count).map(|index| vec![format!("GPU-{index}aa-bb"), format!("MIG-{index}cc")]).collect()
     }
 
     fn with(cuda: Option<&str>, nvidia_list: Option<&str>) -> Vec<bool> {
@@ -200,7 +209,9 @@ mod tests {
             assert_eq!(with(Some(nothing), None), NONE, "{nothing}");
         }
         assert_eq!(with(Some("0,9,1"), None), [true, false, false, false], "up to the first that is wrong");
-        assert_eq!(with(Some("MIG-1234"), None), ALL, "whose instance it is cannot be told");
+        assert_eq!(with(Some("MIG-1cc"), None), [false, true, false, false]);
+        assert_eq!(with(Some("MIG-GPU-2aa-bb/1/0"), None), [false, false, true, false]);
+        assert_eq!(with(Some("MIG-9"), None), ALL, "whose instance it is cannot be told");
     }
 
     #[test]
@@ -227,6 +238,27 @@ mod tests {
             Variables { rocr: Some("1,2".to_owned()), hip: Some("1".to_owned()), ..Variables::default() };
         assert_eq!(amd(&both, &ids(3)), [false, false, true], "the second of those that are left");
         assert_eq!(nvidia(&variables, &ids(2)), [true, true]);
+        let cuda = Variables { cuda: Some("1".to_owned()), ..Variables::default() };
+        assert_eq!(amd(&cuda, &ids(2)), [false, true]);
+        let both = Variables { hip: Some("0".to_owned()), ..cuda };
+        assert_eq!(amd(&both, &ids(2)), [true, false]);
+    }
+
+    #[test]
+    fn lists_count_what_the_device_cgroup_lets_open() {
+        let gpu = |minor| Gpu { id: format!("GPU-{minor}"), device: Some((195, minor)), ..Gpu::default() };
+        let mut gpus: Vec<Gpu> = (0..4).map(gpu).collect();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        let root = Root::recorded(folder.path()).unwrap();
+        let mut permissions = Permissions {
+            root_pid: Some(7),
+            variables: Variables { cuda: Some("0".to_owned()), ..Variables::default() },
+            devices: parse_devices("c 195:2 rw\nc 195:3 rw\n"),
+        };
+        permissions.apply(&root, Some(7), &mut gpus);
+        let allowed: Vec<bool> = gpus.iter().map(|gpu| gpu.is_allowed).collect();
+        assert_eq!(allowed, [false, false, true, false]);
     }
 
     #[test]
@@ -245,6 +277,8 @@ mod tests {
         for all in ["a *:* rwm\n", "c 195:* rw\n", "what is this\n"] {
             assert!(allows(all, 0), "{all}");
         }
-        assert!(!allows("c 1:3 rwm\n", 0));
+        for none in ["c 1:3 rwm\n", "c *:* m\nc 1:3 rwm\n"] {
+            assert!(!allows(none, 0), "{none}");
+        }
     }
 }

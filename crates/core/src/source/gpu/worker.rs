@@ -40,6 +40,8 @@ struct Slot {
     /// The thread is at work on a question, or has one before it.
     is_busy: bool,
     answer: Option<Answer>,
+    /// Questions whose askers wait, and their answers once there are any.
+    awaited: Vec<(u64, Option<Arc<GpuReading>>)>,
     /// CPU time that the thread had spent by its last answer.
     cpu_ns: u64,
     is_closed: bool,
@@ -56,8 +58,6 @@ impl Slot {
 
 #[derive(Clone, Debug)]
 struct Answer {
-    /// Of the question.
-    number: u64,
     at_ns: u64,
     reading: Arc<GpuReading>,
 }
@@ -145,22 +145,26 @@ impl Gpus {
         let deadline = Instant::now() + most;
         let mut slot = self.shared.lock();
         let mut question = Some(question);
-        let mut number = 0;
+        let mut number = None;
         loop {
-            if !slot.is_busy {
-                let Some(question) = question.take() else { break };
+            if !slot.is_busy
+                && let Some(question) = question.take()
+            {
                 slot.put(question, Moment::now().monotonic_ns);
-                number = slot.number;
+                let asked = slot.number;
+                slot.awaited.push((asked, None));
+                number = Some(asked);
                 self.shared.changed.notify_all();
             }
+            let place = slot.awaited.iter().position(|(asked, _)| Some(*asked) == number);
+            let is_answered = place.is_some_and(|place| slot.awaited[place].1.is_some());
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return GpuState::Silent;
+            if is_answered || left.is_zero() {
+                let answer = place.and_then(|place| slot.awaited.swap_remove(place).1);
+                return answer.map_or(GpuState::Silent, GpuState::Read);
             }
             slot = self.shared.changed.wait_timeout(slot, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let own = slot.answer.as_ref().filter(|answer| answer.number == number);
-        own.map_or(GpuState::Silent, |answer| GpuState::Read(Arc::clone(&answer.reading)))
     }
 }
 
@@ -189,7 +193,11 @@ fn serve(shared: &Shared, mut reader: Reader, root: &Root) {
             remember(&reading);
         }
         let mut slot = shared.lock();
-        slot.answer = Some(Answer { number: slot.number, at_ns: Moment::now().monotonic_ns, reading });
+        let number = slot.number;
+        for (_, answer) in slot.awaited.iter_mut().filter(|(asked, _)| *asked == number) {
+            *answer = Some(Arc::clone(&reading));
+        }
+        slot.answer = Some(Answer { at_ns: Moment::now().monotonic_ns, reading });
         slot.cpu_ns = sys::thread_cpu_ns().unwrap_or(0);
         slot.is_busy = false;
         drop(slot);
@@ -202,7 +210,7 @@ mod tests {
     use super::*;
 
     fn gpus(answered_ns: u64, is_busy: bool) -> Gpus {
-        let answer = Answer { number: 0, at_ns: answered_ns, reading: Arc::new(GpuReading::default()) };
+        let answer = Answer { at_ns: answered_ns, reading: Arc::new(GpuReading::default()) };
         let slot = Slot { answer: Some(answer), is_busy, asked_ns: answered_ns, ..Slot::default() };
         Gpus { shared: Arc::new(Shared { slot: Mutex::new(slot), changed: Condvar::new() }) }
     }

@@ -19,7 +19,7 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     let mut job = job::Job::new(&table, pid, with_children);
     let reading = job.read(&Snapshot::default(), &[], Sampler::Outside)?;
     let times = job.times();
-    let question = Question { members: job.members(), root_pid: Some(pid) };
+    let question = Question { members: job.members(), root_pid: Some(pid), since_ns: None };
     Ok(ProcessReading {
         timestamp,
         pid,
