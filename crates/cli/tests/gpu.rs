@@ -420,7 +420,8 @@ fn starts(folder: &Path) -> Vec<String> {
 #[test]
 fn an_nvidia_smi_that_does_not_mind_a_closed_pipe_ends_with_the_tracker() {
     let folder = open_folder();
-    let mask = "with open(folder + '/mask', 'w') as file:\n    file.write(open('/proc/self/status').read())\n";
+    let mask =
+        "with open(folder + '/mask', 'w') as file:\n    file.write(open('/proc/self/status').read())\n";
     let deaf = "while True:\n    try:\n        say()\n    except OSError:\n        time.sleep(0.05)";
     fake_smi(folder.path(), &format!("{mask}{deaf}"));
     with_smi(folder.path(), &[]).run("0.25", "sleep 1");

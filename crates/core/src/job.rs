@@ -138,6 +138,8 @@ pub struct Job {
     io_denied: bool,
     /// Processes (pid, start) whose storage bytes were refused, and since when.
     io_refused: Vec<((u32, u64), u64)>,
+    /// The largest that any child was that the host itself has waited for, where we are inside of it.
+    waited_peak_kib: Option<u64>,
     /// The root's last account, once it has ended and while it still is a zombie.
     ended: Option<Ended>,
 }
@@ -171,6 +173,7 @@ impl Job {
             io_known: false,
             io_denied: false,
             io_refused: Vec::new(),
+            waited_peak_kib: None,
             ended: None,
         }
     }
@@ -264,7 +267,19 @@ impl Job {
         if self.is_root_alive() {
             self.memory.look(root, self.tree.members(), snapshot.at.monotonic_ns);
         }
+        if matches!(sampler, Sampler::InsideOf { pid, .. } if pid == self.pid) && self.with_children {
+            self.prove_peak_of_ended_children();
+        }
         Ok(self.reading(root, &snapshot.single_cpus))
+    }
+
+    /// A child that came and went between two looks was once as large as the mark that its parent received.
+    fn prove_peak_of_ended_children(&mut self) {
+        let peak_kib = crate::sys::waited_peak_rss_kib();
+        if self.waited_peak_kib.is_some() && peak_kib > self.waited_peak_kib {
+            self.memory.prove_peak(peak_kib.unwrap_or(0));
+        }
+        self.waited_peak_kib = peak_kib;
     }
 
     /// The counter misses nobody but may miss the end of a process, where the kernel takes its memory down: it is

@@ -6,11 +6,13 @@
 //! A walk holds a lock that the job may need and takes milliseconds for a big process, so that walks have a budget:
 //! a two-hundredth of the time, and a reserve that lets a tree which has just changed be walked as a whole, look
 //! after look, since shares that were taken at different moments do not add up. A process rests ten times as long
-//! as its walk took. Those never walked come first, then those whose walk is oldest.
+//! as its walk took, unless others came or went. Those never walked come first, then those whose walk is oldest.
+//!
+//! A process that was forked and runs no other program shares its parent's pages, and started with its parent's mark.
 
 use crate::error::SourceError;
 use crate::root::Root;
-use crate::source::procfs::{parse_pid_status, parse_smaps_rollup};
+use crate::source::procfs::{parse_pid_stat, parse_pid_status, parse_smaps_rollup};
 use crate::tree::{Member, pid_path};
 
 /// A two-hundredth of the time may go into walks.
@@ -34,8 +36,16 @@ struct Held {
     /// RSS by `stat`, which counts a little differently than a walk does: only its growth is used.
     counted_rss_kib: u64,
     peak_rss_kib: Option<u64>,
+    /// The most RSS that this look saw, before the walk or in it: up to there the mark did not rise later.
+    most_rss_kib: u64,
     swap_kib: Option<u64>,
     walk: Option<Walk>,
+    /// It runs its parent's program still.
+    is_copy: bool,
+    /// What it may have from its parent: pages, and a part of its mark.
+    inherited_kib: u64,
+    /// Others came or went since the walk, with whom it may share.
+    is_stale: bool,
     /// When a walk was refused: another user's process, or a kernel without `smaps_rollup`.
     refused_at_ns: Option<u64>,
 }
@@ -51,14 +61,14 @@ struct Walk {
 }
 
 impl Held {
-    /// The last PSS and the growth of RSS since; RSS where there was no walk.
+    /// The last PSS and the growth of RSS since; where there was no walk, the RSS that is its own.
     fn memory_kib(&self) -> u64 {
         match self.walk {
             Some(walk) if self.counted_rss_kib >= walk.counted_rss_kib => {
                 walk.pss_kib + (self.counted_rss_kib - walk.counted_rss_kib)
             }
             Some(walk) => walk.pss_kib.saturating_sub(walk.counted_rss_kib - self.counted_rss_kib),
-            None => self.rss_kib,
+            None => self.rss_kib.saturating_sub(self.inherited_kib),
         }
     }
 
@@ -69,6 +79,9 @@ impl Held {
         let Some(walk) = self.walk else { return true };
         // Of a process that shares with no other one here, only a change of RSS changes the share.
         let is_settled = is_alone && self.counted_rss_kib == walk.counted_rss_kib;
+        if self.is_stale {
+            return true;
+        }
         let rest_ns = if is_settled { SETTLED_NS } else { 0 }.max(walk.cost_ns.saturating_mul(REST));
         now_ns.saturating_sub(walk.at_ns) >= rest_ns
     }
@@ -114,17 +127,32 @@ impl Memory {
         }
         let before = std::mem::take(&mut self.held);
         for member in members.iter().filter(|member| !member.stat.is_zombie()) {
-            let known = find(&before, member).copied().unwrap_or_default();
-            let status = self.status(root, member.pid);
-            self.held.push(Held {
+            let rss_kib = member.stat.rss_pages.saturating_mul(self.page_kib);
+            let (peak_rss_kib, swap_kib) = self.status(root, member.pid);
+            let found = Held {
                 pid: member.pid,
                 start_ticks: member.stat.start_ticks,
-                rss_kib: member.stat.rss_pages.saturating_mul(self.page_kib),
-                counted_rss_kib: member.stat.rss_pages.saturating_mul(self.page_kib),
-                peak_rss_kib: status.0,
-                swap_kib: status.1,
-                ..known
-            });
+                is_copy: member.stat.is_copy,
+                rss_kib,
+                counted_rss_kib: rss_kib,
+                most_rss_kib: rss_kib,
+                peak_rss_kib,
+                swap_kib,
+                ..Held::default()
+            };
+            let known = same(&before, &found).copied().unwrap_or_default();
+            let Held { walk, inherited_kib, is_stale, refused_at_ns, .. } = known;
+            self.held.push(Held { walk, inherited_kib, is_stale, refused_at_ns, ..found });
+        }
+        let is_new = |held: &Held| same(&before, held).is_none();
+        let has_changed = before.len() != self.held.len() || self.held.iter().any(is_new);
+        for (at, member) in members.iter().filter(|member| !member.stat.is_zombie()).enumerate() {
+            let inherited_kib = inherited_kib(&before, &self.held, member);
+            let Some(held) = self.held.get_mut(at) else { continue };
+            held.is_stale |= has_changed;
+            if is_new(held) {
+                held.inherited_kib = inherited_kib;
+            }
         }
         if self.held.is_empty() {
             return;
@@ -135,15 +163,21 @@ impl Memory {
             return;
         }
         self.walk_those_due(root, now_ns);
+        if self.held.len() > 1 {
+            self.count_again(root, now_ns);
+        }
         let mut level = Level::default();
         for held in &self.held {
             level.memory_kib = level.memory_kib.saturating_add(held.memory_kib());
             level.rss_kib = level.rss_kib.saturating_add(held.rss_kib);
             level.swap_kib = level.swap_kib.saturating_add(held.swap_kib.unwrap_or(0));
         }
+        let level_then_kib = self.level.map(|level| level.memory_kib);
         self.level = Some(level);
-        let rise_kib = if self.has_looked { largest_rise_kib(&before, &self.held) } else { 0 };
-        self.prove_peak(level.memory_kib.saturating_add(rise_kib));
+        self.prove_peak(level.memory_kib);
+        if self.has_looked {
+            self.prove_peak(risen_kib(&before, &self.held, level_then_kib, level.memory_kib));
+        }
         self.has_looked = true;
     }
 
@@ -188,6 +222,17 @@ impl Memory {
             .map_or((None, None), |s| (s.peak_rss_kib, s.swap_kib))
     }
 
+    /// Walks take time, in which a process may let go of what another one was just found to share with it: what RSS
+    /// shows of that is counted at once.
+    fn count_again(&mut self, root: &Root, now_ns: u64) {
+        for held in self.held.iter_mut().filter(|held| held.walked_at_ns() == Some(now_ns)) {
+            let text = root.read(pid_path(held.pid, "stat").as_str(), &mut self.buffer);
+            if let Some(stat) = text.ok().and_then(|text| parse_pid_stat(text).ok()) {
+                held.counted_rss_kib = stat.rss_pages.saturating_mul(self.page_kib);
+            }
+        }
+    }
+
     fn walk_those_due(&mut self, root: &Root, now_ns: u64) {
         let is_alone = self.held.len() == 1;
         let is_due = |at: &usize| self.held.get(*at).is_some_and(|held| held.is_due(now_ns, is_alone));
@@ -209,8 +254,10 @@ impl Memory {
                 Ok(Ok(Some(found))) => {
                     let cost_ns = spent_ns().saturating_sub(start_ns);
                     held.refused_at_ns = None;
+                    held.is_stale = false;
                     // The walk is newer than `stat`, and may have found more.
                     held.rss_kib = found.rss_kib;
+                    held.most_rss_kib = held.most_rss_kib.max(found.rss_kib);
                     held.walk = Some(Walk {
                         at_ns: now_ns,
                         cost_ns,
@@ -228,27 +275,49 @@ impl Memory {
     }
 }
 
-fn find<'h>(held: &'h [Held], member: &Member) -> Option<&'h Held> {
-    let at = held.binary_search_by_key(&member.pid, |held| held.pid).ok()?;
-    held.get(at).filter(|held| held.start_ticks == member.stat.start_ticks)
+/// The same process among others; with another program it is a new one, and so is its mark.
+fn same<'h>(others: &'h [Held], held: &Held) -> Option<&'h Held> {
+    let at = others.binary_search_by_key(&held.pid, |other| other.pid).ok()?;
+    others.get(at).filter(|other| other.start_ticks == held.start_ticks && other.is_copy == held.is_copy)
 }
 
-/// How far one process rose above its RSS at both ends of the interval; peaks of several do not add up.
+/// What a new process may have from its parent: nothing once it runs a program of its own.
+fn inherited_kib(before: &[Held], now: &[Held], member: &Member) -> u64 {
+    if !member.stat.is_copy {
+        return 0;
+    }
+    let of = |held: &[Held]| {
+        let at = held.binary_search_by_key(&member.stat.ppid, |held| held.pid).ok()?;
+        held.get(at).copied()
+    };
+    let (then, now) = (of(before), of(now));
+    // A parent that is new itself may have been as large as its mark since.
+    let mark_kib = now.filter(|_| then.is_none()).and_then(|held| held.peak_rss_kib);
+    let rss_kib = then.into_iter().chain(now).map(|held| held.rss_kib).max();
+    mark_kib.max(rss_kib).unwrap_or(0)
+}
+
+/// The most that the tree held between two looks, by the one process that rose furthest; peaks of several do not add
+/// up.
 ///
-/// Only a mark that rose between the two looks was set in this interval; that of a process which was not
-/// there at the first look was set since then as a whole.
-fn largest_rise_kib(before: &[Held], now: &[Held]) -> u64 {
-    now.iter()
-        .filter_map(|held| {
-            let then =
-                before.binary_search_by_key(&held.pid, |other| other.pid).ok().and_then(|at| before.get(at));
-            let then = then.filter(|then| then.start_ticks == held.start_ticks).copied().unwrap_or_default();
-            let mark_kib = held.peak_rss_kib?;
-            (then.peak_rss_kib < Some(mark_kib))
-                .then(|| mark_kib.saturating_sub(held.rss_kib.max(then.rss_kib)))
-        })
-        .max()
-        .unwrap_or(0)
+/// Only a mark that rose between the two looks was set in this interval; that of a process which was not there at the
+/// first look was set since then, beyond what it had from its parent. What the others held meanwhile is taken from
+/// either end: the smaller sum is proved, since memory may have gone from one process to another.
+fn risen_kib(before: &[Held], now: &[Held], level_then_kib: Option<u64>, level_kib: u64) -> u64 {
+    let risen = |held: &Held| {
+        let then = same(before, held);
+        let mark_kib = held.peak_rss_kib?;
+        if then.is_some_and(|then| then.peak_rss_kib >= Some(mark_kib)) {
+            return None;
+        }
+        let above = |level_kib: u64, rss_kib: u64| {
+            level_kib.saturating_add(mark_kib.saturating_sub(rss_kib.max(held.inherited_kib)))
+        };
+        let from_now_kib = above(level_kib, held.rss_kib);
+        let rss_then_kib = then.map_or(0, |then| then.most_rss_kib);
+        Some(level_then_kib.map_or(from_now_kib, |then_kib| above(then_kib, rss_then_kib).min(from_now_kib)))
+    };
+    now.iter().filter_map(risen).max().unwrap_or(0)
 }
 
 /// What this thread has spent so far: on a busy machine a walk takes longer than it costs.
@@ -261,24 +330,54 @@ mod tests {
     use super::*;
 
     fn held(pid: u32, rss_kib: u64, peak_rss_kib: u64) -> Held {
-        Held { pid, rss_kib, peak_rss_kib: Some(peak_rss_kib), ..Held::default() }
+        Held { pid, rss_kib, most_rss_kib: rss_kib, peak_rss_kib: Some(peak_rss_kib), ..Held::default() }
     }
 
     #[test]
     fn only_a_mark_that_rose_counts_and_marks_are_never_summed() {
         let before = [held(1, 100, 900), held(2, 100, 200)];
-        assert_eq!(largest_rise_kib(&before, &[held(1, 100, 900), held(2, 100, 200)]), 0, "old marks");
-        assert_eq!(largest_rise_kib(&before, &[held(1, 100, 900), held(2, 150, 700)]), 550);
+        let risen =
+            |now: &[Held]| risen_kib(&before, now, Some(200), now.iter().map(|held| held.rss_kib).sum());
+        assert_eq!(risen(&[held(1, 100, 900), held(2, 100, 200)]), 0, "old marks");
+        assert_eq!(risen(&[held(1, 100, 900), held(2, 100, 700)]), 800);
+        assert_eq!(risen(&[held(1, 400, 1_000), held(2, 150, 700)]), 1_100, "the larger, not the sum");
         assert_eq!(
-            largest_rise_kib(&before, &[held(1, 400, 1_000), held(2, 150, 700)]),
-            600,
-            "the larger, not the sum"
+            risen(&[held(1, 100, 900), held(2, 100, 200), held(3, 50, 300)]),
+            500,
+            "risen from nothing"
         );
-        assert_eq!(
-            largest_rise_kib(&before, &[held(3, 50, 300)]),
-            250,
-            "a process that is new rose from nothing"
-        );
+    }
+
+    #[test]
+    fn a_look_in_the_middle_of_a_hump_hides_nothing_of_it_and_memory_that_is_handed_on_counts_once() {
+        assert_eq!(risen_kib(&[held(1, 300, 300)], &[held(1, 15, 614)], Some(300), 15), 614);
+        let (before, now) = ([held(1, 15, 15)], [held(1, 15, 614), held(2, 600, 600)]);
+        assert_eq!(risen_kib(&before, &now, Some(15), 615), 615);
+    }
+
+    #[test]
+    fn a_copy_of_its_parent_has_its_parents_pages_and_mark() {
+        let member = |is_copy| Member {
+            pid: 2,
+            stat: crate::source::procfs::PidStat { ppid: 1, is_copy, ..Default::default() },
+            is_leaving: false,
+        };
+        let (before, parent) = ([held(1, 400, 400)], held(1, 400, 400));
+        assert_eq!(inherited_kib(&before, &[parent], &member(true)), 400);
+        assert_eq!(inherited_kib(&before, &[parent], &member(false)), 0, "another program");
+        assert_eq!(inherited_kib(&[], &[held(1, 10, 400)], &member(true)), 400);
+        let child = |rss_kib, mark_kib| Held { inherited_kib: 400, ..held(2, rss_kib, mark_kib) };
+        assert_eq!(child(400, 400).memory_kib(), 0, "not walked: what is not its parent's");
+        assert_eq!(risen_kib(&before, &[parent, child(15, 400)], Some(400), 415), 400, "nothing of its own");
+        assert_eq!(risen_kib(&before, &[parent, child(15, 700)], Some(400), 415), 700);
+    }
+
+    #[test]
+    fn who_shared_with_others_is_walked_again_when_they_go() {
+        let walk = Walk { at_ns: 0, cost_ns: 1_000_000, pss_kib: 100, counted_rss_kib: 400 };
+        let held = Held { counted_rss_kib: 400, walk: Some(walk), ..Held::default() };
+        assert!(!held.is_due(2_000_000, true));
+        assert!(Held { is_stale: true, ..held }.is_due(2_000_000, true));
     }
 
     #[test]

@@ -25,6 +25,18 @@ pub fn process_cpu_ns(pid: u32) -> Option<u64> {
     clock_ns((!pid.cast_signed() << 3) | CPUCLOCK_SCHED)
 }
 
+/// The most that any child of this process ever held, of those that were waited for and of theirs (`getrusage(2)`).
+#[must_use]
+pub fn waited_peak_rss_kib() -> Option<u64> {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the call fills the structure that it is given, and says where it did not.
+    if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded.
+    u64::try_from(unsafe { usage.assume_init() }.ru_maxrss).ok()
+}
+
 /// Whom a task-clock counter follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {

@@ -16,6 +16,8 @@ pub struct PidStat {
     pub state: u8,
     /// Its parent now: the one that forked it, or whoever adopted it.
     pub ppid: u32,
+    /// It is a copy of its parent: forked, and no other program since.
+    pub is_copy: bool,
     /// Page faults that had to read from storage, of it and of the children that it waited for.
     pub major_faults: u64,
     /// User CPU time.
@@ -35,6 +37,9 @@ pub struct PidStat {
     /// It ignores SIGCHLD: what its children spend is told to nobody when they end.
     pub ignores_children: bool,
 }
+
+/// `PF_FORKNOEXEC` of `include/linux/sched.h`.
+const FORKED_WITHOUT_EXEC: u64 = 0x40;
 
 /// SIGCHLD in a mask of signals.
 const SIGCHLD: u64 = 1 << (libc::SIGCHLD - 1);
@@ -68,7 +73,8 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
         .and_then(|state| state.first().copied())
         .ok_or(ParseError::Missing { field: "state" })?; // 3
     let ppid = number("ppid", field.next())?; // 4
-    let faults = number("majflt", field.nth(7))?; // 12
+    let flags = number("flags", field.nth(4))?; // 9
+    let faults = number("majflt", field.nth(2))?; // 12
     let child_faults = number("cmajflt", field.next())?; // 13
     let utime_ticks = number("utime", field.next())?; // 14
     let stime_ticks = number("stime", field.next())?; // 15
@@ -82,6 +88,7 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
         state,
         ppid: u32::try_from(ppid)
             .map_err(|_| ParseError::NotANumber { field: "ppid", text: ppid.to_string() })?,
+        is_copy: flags & FORKED_WITHOUT_EXEC != 0,
         major_faults: faults.saturating_add(child_faults),
         utime_ticks,
         stime_ticks,

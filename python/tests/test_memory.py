@@ -1,0 +1,79 @@
+"""The peak of a job's memory is what it really was, wherever looks fall and whoever shares what."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import run_program
+
+
+@pytest.mark.parametrize("method", [None, "spawn"])
+def test_a_hump_between_two_rows_is_as_high_as_the_kernel_says(method: str) -> None:
+    program = f"""
+        import resource, time
+        from resource_tracker import ResourceTracker
+        tracker = ResourceTracker(method={method!r})
+        time.sleep(0.3)
+        held = bytearray(600 << 20)
+        del held
+        time.sleep(0.3)
+        tracker.stop()
+        true = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(tracker.stats()["process_memory"]["max"] / true, tracker.recommend_resources()["memory"])
+    """
+    ratio, memory = run_program(program).split()
+    assert 0.98 <= float(ratio) <= 1.02
+    assert memory == "1024"
+
+
+def test_pages_that_forked_children_share_count_once_and_are_their_parents_again() -> None:
+    program = """
+        import time
+        from multiprocessing import get_context
+        from resource_tracker import ResourceTracker
+
+        held = bytearray(400 << 20)
+        tracker = ResourceTracker(interval=0.25)
+        with get_context("fork").Pool(3) as pool:
+            pool.map(time.sleep, [0.3] * 6)
+        time.sleep(1)
+        tracker.stop()
+        rows = tracker.process_metrics["memory"]
+        print(tracker.stats()["process_memory"]["max"] / 1024)
+        print(min(rows[-2:]) / 1024)
+    """
+    peak, after = map(float, run_program(program).split())
+    assert 400 <= peak <= 480
+    assert 400 <= after <= 440
+
+
+def test_a_copy_that_lets_go_of_what_it_has_from_its_parent_never_held_it_twice() -> None:
+    program = """
+        import os, time
+        from resource_tracker import ResourceTracker
+
+        held = bytearray(400 << 20)
+        tracker = ResourceTracker()
+        child = os.fork()
+        if child == 0:
+            del held
+            time.sleep(0.4)
+            os._exit(0)
+        os.waitpid(child, 0)
+        tracker.stop()
+        print(tracker.stats()["process_memory"]["max"] / 1024)
+    """
+    assert 400 <= float(run_program(program)) <= 440
+
+
+def test_a_child_that_came_and_went_between_two_looks_was_as_large_as_it_was() -> None:
+    program = """
+        import subprocess, sys, time
+        from resource_tracker import ResourceTracker
+
+        tracker = ResourceTracker()
+        time.sleep(0.3)
+        subprocess.run([sys.executable, "-c", "bytearray(600 << 20)"])
+        tracker.stop()
+        print(tracker.stats()["process_memory"]["max"] / 1024)
+    """
+    assert 600 <= float(run_program(program)) <= 650
