@@ -61,8 +61,18 @@ def track_resources(
 
             async def tracked(*args: Any, **kwargs: Any) -> Any:
                 with recording():
-                    async for item in function(*args, **kwargs):
-                        yield item
+                    # What `yield from` does, which asynchronous generators do not have.
+                    inner = function(*args, **kwargs)
+                    step = inner.asend(None)
+                    while True:
+                        try:
+                            item = await step
+                        except StopAsyncIteration:
+                            return
+                        try:
+                            step = inner.asend((yield item))
+                        except BaseException as error:  # also the one that closes us
+                            step = inner.athrow(error)
 
         elif inspect.isgeneratorfunction(function):
 

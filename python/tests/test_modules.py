@@ -268,6 +268,42 @@ def test_coroutines_and_generators_are_tracked_to_their_end() -> None:
         assert function.resource_tracker.stats()["timestamp"]["duration"] >= 0.2, function
 
 
+def test_what_is_sent_thrown_and_closed_reaches_an_asynchronous_generator() -> None:
+    import asyncio
+
+    seen: list[Any] = []
+
+    @track_resources(interval=0.02)
+    async def stream() -> Any:
+        try:
+            seen.append((yield 1))
+            try:
+                yield 2
+            except KeyError:
+                yield "handled"
+            yield 3
+        finally:
+            await asyncio.sleep(0.01)
+            seen.append("closed")
+
+    async def steps() -> None:
+        running = stream()
+        assert await running.__anext__() == 1
+        assert await running.asend("sent") == 2
+        assert await running.athrow(KeyError("x")) == "handled"
+        await running.aclose()
+        assert seen == ["sent", "closed"]
+        with pytest.raises(StopAsyncIteration):
+            await running.__anext__()
+        failing = stream()
+        await failing.__anext__()
+        with pytest.raises(ZeroDivisionError):
+            await failing.athrow(ZeroDivisionError())
+
+    asyncio.run(steps())
+    assert seen == ["sent", "closed", "closed"] and not stream.resource_tracker.running
+
+
 def test_the_tracker_of_a_function_that_calls_itself_is_the_outermost_calls() -> None:
     @track_resources(interval=0.02)
     def work(depth: int) -> None:
