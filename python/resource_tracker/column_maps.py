@@ -23,27 +23,27 @@ BYTE_MAPPING: dict[str, int] = {
 #: From when on the machine's use is so far above the job's that others must use it too.
 SERVER_ALLOCATION_CHECKS: list[dict[str, Any]] = _native.allocation_checks()
 
-#: Columns of the combined table by plot of the report.
+
+def _human(*columns: str) -> list[str]:
+    """As the combined table with names for people has them: `process_memory` is `Process memory usage`."""
+    split = [column.split("_", 1) for column in columns]
+    return [HUMAN_NAMES_MAPPING["timestamp"], *(f"{of.title()} {HUMAN_NAMES_MAPPING[name]}" for of, name in split)]
+
+
+#: Columns of the combined table with names for people, by plot of the report.
 REPORT_CSV_MAPPING: dict[str, list[str]] = {
-    "cpu": ["timestamp", "system_cpu_usage", "process_cpu_usage"],
-    "memory": [
-        "timestamp",
+    "cpu": _human("system_cpu_usage", "process_cpu_usage"),
+    "memory": _human(
         "system_memory_used",
         "system_memory_buffers",
         "system_memory_cached",
         "system_memory_free",
         "process_memory",
-    ],
-    "disk": [
-        "timestamp",
-        "system_disk_read_bytes",
-        "system_disk_write_bytes",
-        "process_read_bytes",
-        "process_write_bytes",
-    ],
-    "disk_space": ["timestamp", "system_disk_space_used_gb", "system_disk_space_free_gb"],
-    "traffic": ["timestamp", "system_net_recv_bytes", "system_net_sent_bytes"],
-    "gpu_usage": ["timestamp", "system_gpu_usage", "process_gpu_usage"],
-    "gpu_utilized": ["timestamp", "system_gpu_utilized", "process_gpu_utilized"],
-    "gpu_vram": ["timestamp", "system_gpu_vram", "process_gpu_vram"],
+    ),
+    "disk": _human("system_disk_read_bytes", "system_disk_write_bytes", "process_read_bytes", "process_write_bytes"),
+    "disk_space": _human("system_disk_space_used_gb", "system_disk_space_free_gb"),
+    "traffic": _human("system_net_recv_bytes", "system_net_sent_bytes"),
+    "gpu_usage": _human("system_gpu_usage", "process_gpu_usage"),
+    "gpu_utilized": _human("system_gpu_utilized", "process_gpu_utilized"),
+    "gpu_vram": _human("system_gpu_vram", "process_gpu_vram"),
 }

@@ -104,8 +104,10 @@ def test_column_maps_come_from_the_table_of_metrics() -> None:
     ]
     tracker = ResourceTracker(interval=60)
     tracker.stop()
-    columns = tracker.get_combined_metrics().columns
-    assert all(column in columns for plot in REPORT_CSV_MAPPING.values() for column in plot)
+    combined = tracker.get_combined_metrics(bytes=True, human_names=True)
+    for plot, columns in REPORT_CSV_MAPPING.items():
+        assert combined[columns].columns == columns and columns[0] == "Timestamp", plot
+    assert REPORT_CSV_MAPPING["cpu"] == ["Timestamp", "System CPU usage", "Process CPU usage"]
 
 
 def test_process_stats_are_totals() -> None:
