@@ -12,7 +12,7 @@ from .tiny_data_frame import StatSpec, TinyDataFrame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
     from typing import Any, BinaryIO, Optional, Union
 
@@ -47,6 +47,14 @@ DEFAULT_STATS: list[StatSpec] = [
     StatSpec("system_net_sent_bytes", sum),
     StatSpec("timestamp", duration, agg_name="duration"),
 ]
+
+
+def _is_default(spec: StatSpec) -> bool:
+    """Whether a figure is one of the default list, with our mean or the one of `statistics` that the original has."""
+    agg = spec.agg
+    if (getattr(agg, "__module__", None), getattr(agg, "__name__", None)) == ("statistics", "mean"):
+        agg = mean
+    return StatSpec(spec.column, agg, spec.agg_name, spec.round) in DEFAULT_STATS
 
 
 class ResourceTracker:
@@ -219,12 +227,37 @@ class ResourceTracker:
         return TinyDataFrame._of(dict(columns))
 
     def stats(self, specs: Sequence[StatSpec] = DEFAULT_STATS) -> dict[str, dict[str, Any]]:
-        """The default statistics, or any figures over the columns of the combined table."""
-        if specs is DEFAULT_STATS or list(specs) == DEFAULT_STATS:
-            return self._session.stats()
-        if not self.n_samples:
-            raise RuntimeError("No metrics collected (yet)")
-        return self.get_combined_metrics().stats(specs)
+        """The default statistics, or any figures over the columns of the combined table.
+
+        A figure of the default list is the default one, whatever stands beside it.
+        """
+        default = self._session.stats()
+        if specs is DEFAULT_STATS:
+            return default
+
+        def from_t0(agg: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+            def agg_from_t0(times: list[Any]) -> Any:
+                # The first row began before its timestamp: one interval, or as long as we know that it was.
+                value = agg(times)
+                return default["timestamp"]["duration"] if value == duration(times) else value + self.interval
+
+            return agg_from_t0
+
+        stats: dict[str, dict[str, Any]] = {}
+        rows: Optional[TinyDataFrame] = None
+        for spec in specs:
+            name = spec.agg_name or str(getattr(spec.agg, "__name__", spec.agg))
+            if _is_default(spec):
+                # The table that it is about may be off.
+                if spec.column in default:
+                    stats.setdefault(spec.column, {})[name] = default[spec.column][name]
+                continue
+            if rows is None:
+                rows = self.get_combined_metrics()
+            if (spec.column, name) == ("timestamp", "duration"):
+                spec = StatSpec(spec.column, from_t0(spec.agg), name, spec.round)
+            stats.setdefault(spec.column, {}).update(rows.stats([spec])[spec.column])
+        return stats
 
     def recommend_resources(self, historical_stats: Sequence[dict[str, Any]] = ()) -> dict[str, int]:
         """CPUs, memory (MB), GPUs and VRAM (MB) for the next run."""

@@ -205,6 +205,39 @@ def test_default_statistics(recorded: ResourceTracker) -> None:
     assert recorded.stats(DEFAULT_STATS) == recorded.stats(list(DEFAULT_STATS)) == stats
 
 
+def test_the_default_list_as_the_original_writes_it_gives_the_default() -> None:
+    from statistics import mean
+
+    def specs() -> list[StatSpec]:
+        return [
+            *(
+                StatSpec(column=f"process_{name}", agg=agg, round=2)
+                for name in ("cpu_usage", "memory", "gpu_usage", "gpu_vram", "gpu_utilized")
+                for agg in (mean, max)
+            ),
+            StatSpec(column="system_disk_space_used_gb", agg=max, round=2),
+            StatSpec(column="system_net_recv_bytes", agg=sum),
+            StatSpec(column="system_net_sent_bytes", agg=sum),
+            StatSpec(column="timestamp", agg=lambda x: max(x) - min(x), agg_name="duration"),
+        ]
+
+    with ResourceTracker(interval=0.5) as tracker:
+        tracker.wait_for_samples(1)
+        # A peak that no sample sees, and a last row that is shorter than the others.
+        assert len(b"x" * (64 << 20)) == 64 << 20
+        time.sleep(0.05)
+    stats = tracker.stats()
+    assert stats["process_memory"]["max"] > max(tracker.process_metrics["memory"])
+    assert list(tracker.stats(specs()).items()) == list(stats.items())
+    alone = ResourceTracker(interval=0.05, track_system=False)
+    alone.stop()
+    assert alone.stats(specs()) == alone.stats()
+    some = tracker.stats([specs()[3], StatSpec("process_memory", min), StatSpec("timestamp", len, "duration")])
+    assert some["process_memory"]["max"] == stats["process_memory"]["max"]
+    assert some["process_memory"]["min"] == min(tracker.process_metrics["memory"])
+    assert some["timestamp"]["duration"] == tracker.n_samples + tracker.interval, "as in the original"
+
+
 def test_custom_statistics_see_the_columns(recorded: ResourceTracker) -> None:
     memory = recorded.process_metrics["memory"]
     specs = [StatSpec("process_memory", min), StatSpec("process_memory", len, agg_name="rows")]
