@@ -437,8 +437,8 @@ class ProcessTracker(_Printer):
         csv_file_path: Optional[str] = None,
     ) -> None:
         self.pid = self._pid = os.getpid() if pid is None else pid
-        self.children = children
-        self._init(start_time, interval, children, autostart, output_file or csv_file_path)
+        self.children = bool(children)
+        self._init(start_time, interval, self.children, autostart, output_file or csv_file_path)
 
 
 class PidTracker(ProcessTracker):

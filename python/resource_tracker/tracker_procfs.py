@@ -20,7 +20,7 @@ def get_process_stats(pid: Optional[int] = None, children: bool = True) -> dict[
     >>> stats["memory"] > 0
     True
     """
-    return _native.process_stats(os.getpid() if pid is None else pid, children)
+    return _native.process_stats(os.getpid() if pid is None else pid, bool(children))
 
 
 def get_system_stats() -> dict[str, Any]:

@@ -16,7 +16,14 @@ from typing import Optional
 import pytest
 import resource_tracker
 from conftest import run_program
-from resource_tracker import PidTracker, ProcessTracker, ResourceTracker, SystemTracker
+from resource_tracker import (
+    PidTracker,
+    ProcessTracker,
+    ResourceTracker,
+    SystemTracker,
+    tracker_procfs,
+    tracker_psutil,
+)
 from resource_tracker.tiny_data_frame import StatSpec, TinyDataFrame
 from resource_tracker.tracker import DEFAULT_STATS
 
@@ -436,6 +443,9 @@ def test_flags_are_anything_that_is_true_or_not() -> None:
     assert (tracker.children, tracker.trackers) == (True, ["process_tracker"])
     assert tracker.get_combined_metrics(bytes=1, human_names=0).columns  # type: ignore[arg-type]
     assert tracker.recommend_resources(None)["memory"] > 0  # type: ignore[arg-type]
+    assert ProcessTracker(children=0, autostart=0).diff_stats()["children"] is None  # type: ignore[arg-type]
+    for module in (tracker_procfs, tracker_psutil):
+        assert module.get_process_stats(os.getpid(), 1)["children"] is not None  # type: ignore[arg-type]
 
 
 def test_a_line_that_passed_is_skipped_and_not_queued(tmp_path: Path) -> None:
