@@ -363,6 +363,7 @@ class _Printer:
         self.start_time = time.time() if start_time is None else start_time
         self._children = children
         self._meter = self._baseline()
+        self._stats: Optional[dict[str, Any]] = self._look()
         if autostart:
             time.sleep(max(0.0, self.start_time - time.time()))
             self.start_tracking(output_file)
@@ -370,14 +371,24 @@ class _Printer:
     def _baseline(self) -> _native.Meter:
         return _native.Meter(self._pid, self._children, self.interval)
 
+    def _look(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Totals so far, of the constructor or the last row; read when asked for, since that costs more than a row."""
+        if self._stats is None:
+            self._stats = self._look()
+        return self._stats
+
     def __call__(self) -> None:
         """Does nothing: the loop runs in the constructor, or by `start_tracking`."""
 
     def diff_stats(self) -> dict[str, Any]:
         """The row from the last look to now."""
         self.cycle += 1
-        self.stats = self._meter.row()
-        return self.stats
+        self._stats = None
+        return self._meter.row()
 
     def start_tracking(self, output_file: Optional[str] = None, print_header: bool = True) -> None:
         """Writes a row at each interval to a file or standard output, until the process ends."""
@@ -436,9 +447,15 @@ class ProcessTracker(_Printer):
         output_file: Optional[str] = None,
         csv_file_path: Optional[str] = None,
     ) -> None:
+        from .helpers import get_tracker_implementation
+
+        self.get_process_stats, _ = get_tracker_implementation()
         self.pid = self._pid = os.getpid() if pid is None else pid
         self.children = bool(children)
         self._init(start_time, interval, self.children, autostart, output_file or csv_file_path)
+
+    def _look(self) -> dict[str, Any]:
+        return self.get_process_stats(self.pid, self.children)
 
 
 class PidTracker(ProcessTracker):
@@ -470,7 +487,13 @@ class SystemTracker(_Printer):
         output_file: Optional[str] = None,
         csv_file_path: Optional[str] = None,
     ) -> None:
+        from .helpers import get_tracker_implementation
+
+        _, self.get_system_stats = get_tracker_implementation()
         self._init(start_time, interval, False, autostart, output_file or csv_file_path)
+
+    def _look(self) -> dict[str, Any]:
+        return self.get_system_stats()
 
 
 def _companion() -> str:

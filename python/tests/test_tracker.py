@@ -414,6 +414,23 @@ def test_process_tracker_by_hand() -> None:
     assert tracker() is None
 
 
+def test_stats_of_a_tracker_by_hand_are_totals() -> None:
+    process, system = ProcessTracker(autostart=False), SystemTracker(autostart=False)
+    assert set(process.stats) == set(process.get_process_stats(os.getpid(), True))
+    assert set(system.stats) == set(system.get_system_stats())
+    before = process.stats
+    assert before["utime"] == pytest.approx(sum(os.times()[:4:2]), abs=0.1)
+    end = time.process_time() + 0.1
+    while time.process_time() < end:
+        pass
+    assert process.stats is before, "as of the constructor"
+    row = process.diff_stats()
+    spent = sum(process.stats[name] - before[name] for name in ("utime", "stime"))
+    assert spent == pytest.approx(row["utime"] + row["stime"], abs=0.05)
+    system.diff_stats()
+    assert system.stats["disk_spaces"] and system.stats["utime"] > 0
+
+
 def test_process_tracker_prints_until_the_process_ends(tmp_path: Path) -> None:
     child = subprocess.Popen(["sleep", "0.5"])
     import threading
