@@ -175,6 +175,9 @@ def test_the_combined_table(recorded: ResourceTracker) -> None:
     assert in_bytes["process_read_bytes"] == plain["process_read_bytes"]
     prefixed = recorded.get_combined_metrics(system_prefix="S.", process_prefix="P.").columns
     assert prefixed[1] == "S.processes" and prefixed[-1] == "P.gpu_utilized"
+    bare = recorded.get_combined_metrics(system_prefix="", process_prefix="")
+    assert bare.columns[:3] == ["timestamp", "processes", "utime"] and len(bare.columns) == 1 + 20 + 5
+    assert bare["utime"] == plain["process_utime"], "the later table wins, as in the original"
 
 
 def test_before_any_row_all_is_empty() -> None:

@@ -379,11 +379,12 @@ impl CombinedOptions {
 }
 
 /// Both tables side by side, row i of one beside row i of the other: `timestamp`, then the machine,
-/// then the job. A table that is off has no columns; rows that only one side has are left out.
+/// then the job. A table that is off has no columns; rows that only one side has are left out. Where the
+/// prefixes asked for give two columns one name, the job's stands in the place of the machine's.
 ///
 /// # Errors
 ///
-/// When the prefixes asked for give two columns one name.
+/// When the columns of one table have several lengths.
 pub fn combined(
     process: Option<&Frame>,
     system: Option<&Frame>,
@@ -393,9 +394,9 @@ pub fn combined(
     let on = || tables.iter().filter_map(|(table, frame)| frame.map(|frame| (*table, frame)));
     let rows = on().map(|(_, frame)| frame.len()).min().unwrap_or(0);
 
-    let mut columns = Vec::new();
+    let mut both = Frame::default();
     if let Some(timestamp) = on().find_map(|(_, frame)| frame.metric(Metric::Timestamp)) {
-        columns.push(Column { name: options.name("", timestamp), ..timestamp.slice(0..rows) });
+        both.set(Column { name: options.name("", timestamp), ..timestamp.slice(0..rows) })?;
     }
     for (table, frame) in on() {
         let prefix = options.prefix(table);
@@ -406,10 +407,10 @@ pub fn combined(
             if let Some(factor) = factor {
                 copy.cells.iter_mut().for_each(|cell| *cell *= factor);
             }
-            columns.push(copy);
+            both.set(copy)?;
         }
     }
-    Frame::from_columns(columns)
+    Ok(both)
 }
 
 #[cfg(test)]
@@ -550,14 +551,15 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_that_make_names_collide_are_an_error() {
+    fn where_names_collide_the_job_stands_in_the_place_of_the_machine() {
         let (process, system) = tables(1);
         let none = Some(String::new());
         let options =
             CombinedOptions { system_prefix: none.clone(), process_prefix: none, ..Default::default() };
-        assert!(matches!(
-            combined(Some(&process), Some(&system), &options),
-            Err(FrameError::DuplicateColumn { .. })
-        ));
+        let frame = combined(Some(&process), Some(&system), &options).unwrap();
+        let names: Vec<_> = frame.names().collect();
+        assert_eq!((names.len(), names[1], names[2]), (1 + 20 + 5, "processes", "utime"));
+        assert_eq!(frame.metric(Metric::ProcessUtime), frame.column("utime").ok());
+        assert_eq!(frame.metric(Metric::SystemUtime), None);
     }
 }

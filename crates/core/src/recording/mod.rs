@@ -143,7 +143,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// When the prefixes asked for give two columns one name.
+    /// Those of [`combined`].
     pub fn combined(&self, options: &CombinedOptions) -> Result<Frame, FrameError> {
         combined(self.process.as_ref(), self.system.as_ref(), options)
     }

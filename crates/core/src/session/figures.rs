@@ -51,7 +51,7 @@ impl Session {
     /// Both tables side by side; no columns before there is a row.
     ///
     /// # Errors
-    /// When the prefixes asked for give two columns one name.
+    /// Those of [`combined`].
     pub fn combined(&self, options: &CombinedOptions) -> Result<Frame, FrameError> {
         let mut tables = self.tables(&[Table::Process, Table::System]);
         let (system, process) = (tables.pop().flatten(), tables.pop().flatten());
