@@ -33,9 +33,9 @@ class Report(str):
 
     __slots__ = ()
 
-    def save(self, filepath: Union[str, os.PathLike[str]]) -> Report:
+    def save(self, filepath: Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]) -> Report:
         """Writes the page to a file, whole or not at all."""
-        _native.save_text(self, os.fspath(filepath))
+        _native.save_text(self, os.fsdecode(filepath))
         return self
 
     def browse(self) -> Report:

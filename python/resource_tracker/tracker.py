@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .report import Report
 
-    _Path = Union[str, "os.PathLike[str]"]
+    _Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 __all__ = ["PidTracker", "ProcessTracker", "ResourceTracker", "SystemTracker"]
 
@@ -324,18 +324,20 @@ class ResourceTracker:
         return self._session.dumps()
 
     @classmethod
-    def loads(cls, s: str) -> ResourceTracker:
+    def loads(cls, s: Union[str, bytes, bytearray]) -> ResourceTracker:
         """A tracker that has recorded what a snapshot's JSON holds."""
+        if isinstance(s, (bytes, bytearray)):
+            return cls._of(_native.Session.unpack(bytes(s)))
         return cls._of(_native.Session.loads(s))
 
     def dump(self, file: _Path) -> None:
         """The snapshot as a gzipped file, whole or not at all."""
-        self._session.dump(os.fspath(file))
+        self._session.dump(os.fsdecode(file))
 
     @classmethod
     def load(cls, file: _Path) -> ResourceTracker:
         """A tracker that has recorded what a snapshot's file holds."""
-        return cls._of(_native.Session.load(os.fspath(file)))
+        return cls._of(_native.Session.load(os.fsdecode(file)))
 
     @classmethod
     def _of(cls, session: _native.Session) -> ResourceTracker:

@@ -190,7 +190,9 @@ def test_a_report_is_a_string_that_can_be_saved(tmp_path: Path, monkeypatch: pyt
     assert "Failed" in tracker.report(status_failed=True)
     assert "Metaflow" in tracker.report(integration="METAFLOW")
     path = tmp_path / "report.html"
-    assert report.save(path) is report and path.read_text() == report
+    for name in (path, str(path), os.fsencode(path)):
+        assert report.save(name) is report and path.read_text() == report
+        path.unlink()
     opened: list[str] = []
     import webbrowser
 

@@ -344,13 +344,15 @@ def test_snapshots_survive_every_way_there_and_back(recorded: ResourceTracker, t
     assert metadata["version"] == 1 and metadata["resource_tracker"]["implementation"] == "procfs"
     assert metadata["duration"] == pytest.approx(metadata["stop_time"] - metadata["start_time"])
     path = tmp_path / "recording.json.gz"
-    recorded.dump(str(path))
+    recorded.dump(os.fsencode(path))
     with gzip.open(path) as file:
         assert json.load(file)["process_metrics"] == snapshot["process_metrics"]
     twins = [
         ResourceTracker.from_snapshot(snapshot),
         ResourceTracker.loads(recorded.dumps()),
+        ResourceTracker.loads(recorded.dumps().encode()),
         ResourceTracker.load(path),
+        ResourceTracker.load(os.fsencode(path)),
     ]
     for twin in twins:
         assert twin.stats() == recorded.stats()
