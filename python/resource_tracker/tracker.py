@@ -138,8 +138,8 @@ class ResourceTracker:
             _log("debug", "Resource tracker stopped with %d samples", self.n_samples)
 
     def cleanup(self) -> None:
-        """Stops, and removes temporary files: statistics stay, tables do not."""
-        self._finalizer()
+        """Stops, and removes temporary files: the default statistics stay, rows do not."""
+        self._session.remove_files()
 
     def _warn(self) -> None:
         for level, note in self._session.take_notes():

@@ -396,6 +396,16 @@ def test_cleanup_removes_the_files(scratch: Path) -> None:
     assert not tracker.running and tracker.n_samples >= 1 and len(tracker.process_metrics) == 0
 
 
+def test_cleanup_works_each_time(scratch: Path) -> None:
+    tracker = ResourceTracker(interval=0.05, autostart=False)
+    tracker.cleanup()
+    tracker.start()
+    assert tracker.running and len(list(scratch.iterdir())) == 1
+    tracker.cleanup()
+    assert not tracker.running and list(scratch.iterdir()) == []
+    tracker.cleanup()
+
+
 @pytest.mark.parametrize("method", [None, "spawn"])
 def test_an_unusable_temporary_folder_costs_nothing(monkeypatch: pytest.MonkeyPatch, method: Optional[str]) -> None:
     for name in ("TMPDIR", "HOME", "XDG_DATA_HOME"):
