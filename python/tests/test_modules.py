@@ -204,6 +204,14 @@ def test_a_report_is_a_string_that_can_be_saved(tmp_path: Path, monkeypatch: pyt
         assert twin == report and isinstance(twin, Report)
 
 
+def test_a_report_refuses_the_history_that_a_recommendation_refuses() -> None:
+    with ResourceTracker(interval=0.05) as tracker:
+        tracker.wait_for_samples(1)
+    for ask in (tracker.recommend_resources, tracker.report):
+        with pytest.raises(ValueError, match="median"):
+            ask(historical_stats=[{"x": {"median": 3}}])  # type: ignore[operator]
+
+
 def test_a_report_of_a_loaded_recording_and_of_one_table() -> None:
     with ResourceTracker(interval=0.05, track_system=False) as tracker:
         tracker.wait_for_samples(2)

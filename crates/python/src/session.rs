@@ -235,7 +235,7 @@ impl Session {
         let history = stats_from_python(history)?;
         let recording = self.with(py, CoreSession::recording);
         let asker = Asker { integration, title, names: names.unwrap_or_default(), requested, failed };
-        Ok(py.detach(|| report_for(&recording, asker, history)))
+        py.detach(|| report_for(&recording, asker, history)).map_err(|error| error::stats(&error))
     }
 
     /// The snapshot as gzipped JSON.

@@ -7,7 +7,7 @@ use crate::catalog::{Catalog, Settings};
 use crate::recording::{Recording, Status};
 use crate::report;
 use crate::snapshot::Moment;
-use crate::stats::Stats;
+use crate::stats::{Stats, StatsError, aggregate_stats};
 
 /// Who wants a report, and what they call the run.
 #[derive(Clone, Debug, Default)]
@@ -26,19 +26,29 @@ pub struct Asker {
 
 /// The report of a recording. Servers and prices are asked for as the environment allows, which may take seconds: a
 /// session is not held meanwhile.
-#[must_use]
-pub fn report_of(recording: &Recording, integration: &str, history: Vec<Stats>, failed: bool) -> String {
+///
+/// # Errors
+/// Those of [`report_for`].
+pub fn report_of(
+    recording: &Recording,
+    integration: &str,
+    history: Vec<Stats>,
+    failed: bool,
+) -> Result<String, StatsError> {
     report_for(recording, Asker { integration: integration.to_owned(), failed, ..Asker::default() }, history)
 }
 
 /// The same with names of the asker's own.
-#[must_use]
-pub fn report_for(recording: &Recording, asker: Asker, history: Vec<Stats>) -> String {
+///
+/// # Errors
+/// When the runs before it cannot be combined.
+pub fn report_for(recording: &Recording, asker: Asker, history: Vec<Stats>) -> Result<String, StatsError> {
+    aggregate_stats(&history)?;
     let made_at = Moment::now().wall_s();
     let known = report::Context::new(recording, history, made_at, report::Zone::local_at(made_at));
     let running = recording.head.run.as_ref().is_some_and(|run| run.status == Some(Status::Running));
     let Asker { integration, title, names, requested, failed } = asker;
     let mut context = report::Context { integration, title, names, requested, failed, running, ..known };
     context.ask(&recording.head, &mut Catalog::new(Settings::from_env()));
-    report::render(recording, &context)
+    Ok(report::render(recording, &context))
 }

@@ -245,7 +245,7 @@ fn session_cloud_info(session: Robj) -> Answer {
 fn session_report(session: Robj, integration: &str, history: Robj, failed: bool) -> Answer<String> {
     let history = stats_from_r(&history)?;
     let recording = shared(&session)?.with(Session::recording);
-    Ok(report_of(&recording, integration, history, failed))
+    Ok(report_of(&recording, integration, history, failed)?)
 }
 
 /// All of the recording as it is now, its tables as data frames.
