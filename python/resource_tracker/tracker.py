@@ -254,6 +254,8 @@ class ResourceTracker:
                 continue
             if rows is None:
                 rows = self.get_combined_metrics()
+                if not len(rows):
+                    raise RuntimeError("No metrics collected (yet)")
             if (spec.column, name) == ("timestamp", "duration"):
                 spec = StatSpec(spec.column, from_t0(spec.agg), name, spec.round)
             stats.setdefault(spec.column, {}).update(rows.stats([spec])[spec.column])

@@ -396,6 +396,21 @@ def test_cleanup_removes_the_files(scratch: Path) -> None:
     assert not tracker.running and tracker.n_samples >= 1 and len(tracker.process_metrics) == 0
 
 
+def test_after_cleanup_the_default_statistics_stay_and_there_are_no_rows() -> None:
+    tracker = ResourceTracker(interval=0.05)
+    tracker.wait_for_samples(1)
+    tracker.stop()
+    stats, recommended = tracker.stats(), tracker.recommend_resources()
+    tracker.cleanup()
+    assert tracker.stats() == tracker.stats(list(DEFAULT_STATS)) == stats
+    assert tracker.recommend_resources() == recommended
+    assert len(tracker.system_metrics) == len(tracker.extra_metrics) == len(tracker.get_combined_metrics()) == 0
+    assert tracker.snapshot()["process_metrics"] == [] and ResourceTracker.loads(tracker.dumps()).n_samples == 0
+    for needs_rows in (tracker.report, lambda: tracker.stats([StatSpec("process_memory", min)])):
+        with pytest.raises(RuntimeError, match=r"No metrics collected \(yet\)"):
+            needs_rows()  # type: ignore[operator]
+
+
 def test_cleanup_works_each_time(scratch: Path) -> None:
     tracker = ResourceTracker(interval=0.05, autostart=False)
     tracker.cleanup()

@@ -41,11 +41,15 @@ pub fn report_of(
 /// The same with names of the asker's own.
 ///
 /// # Errors
-/// When the runs before it cannot be combined.
+/// [`StatsError::NoMetrics`] without a row, and what says that the runs before it cannot be combined.
 pub fn report_for(recording: &Recording, asker: Asker, history: Vec<Stats>) -> Result<String, StatsError> {
     aggregate_stats(&history)?;
-    let made_at = Moment::now().wall_s();
-    let known = report::Context::new(recording, history, made_at, report::Zone::local_at(made_at));
+    let summary = recording.summary();
+    if summary.rows() == 0 {
+        return Err(StatsError::NoMetrics);
+    }
+    let (made_at, head) = (Moment::now().wall_s(), &recording.head);
+    let known = report::Context::of(head, summary, history, made_at, report::Zone::local_at(made_at));
     let running = recording.head.run.as_ref().is_some_and(|run| run.status == Some(Status::Running));
     let Asker { integration, title, names, requested, failed } = asker;
     let mut context = report::Context { integration, title, names, requested, failed, running, ..known };
