@@ -363,6 +363,15 @@ def test_snapshots_survive_every_way_there_and_back(recorded: ResourceTracker, t
             twin.start()
 
 
+@pytest.mark.parametrize("interval", [0.0005, 1, 2.5, 100_000, 1e300])
+def test_the_interval_of_a_recording_is_the_one_it_was_made_with(recorded: ResourceTracker, interval: float) -> None:
+    snapshot = recorded.snapshot()
+    snapshot["metadata"]["interval"] = interval
+    twin = ResourceTracker.from_snapshot(snapshot)
+    assert twin.interval == interval == twin.snapshot()["metadata"]["interval"]
+    assert isinstance(twin.interval, type(interval))
+
+
 def test_a_recording_of_the_original_package_loads() -> None:
     fixtures = sorted((Path(__file__).parents[2] / "fixtures" / "original").glob("*.json*"))
     assert fixtures, "no recording of the original package to load"

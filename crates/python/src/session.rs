@@ -138,10 +138,14 @@ impl Session {
     #[getter]
     fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Plan { config, pid, method, autostart, discover_server, discover_cloud, .. } = self.0.plan();
-        let interval = config.interval.seconds();
+        let interval = self.with(py, |session| session.interval_s());
         // `interval=1` reads back as 1, as it was given.
-        #[expect(clippy::cast_possible_truncation, reason = "whole, and at most 86,400")]
-        let interval = if interval.fract() == 0.0 { json!(interval as i64) } else { json!(interval) };
+        #[expect(clippy::cast_possible_truncation, reason = "whole, and below 2^53")]
+        let interval = if interval.fract() == 0.0 && interval.abs() < 2_f64.powi(53) {
+            json!(interval as i64)
+        } else {
+            json!(interval)
+        };
         let settings = json!({
             "pid": pid,
             "children": config.children,

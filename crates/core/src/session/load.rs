@@ -20,7 +20,7 @@ impl Session {
         let interval = Interval::from_seconds(metadata.interval);
         let plan = Plan {
             config: Config {
-                // One that we would not record with may still have been recorded.
+                // Nobody records with it again; what it was is in the recording.
                 interval: interval.unwrap_or(Interval::DEFAULT),
                 children: metadata.children,
                 track_processes: metadata.track_processes,

@@ -182,6 +182,15 @@ impl Session {
         &self.plan
     }
 
+    /// Nominal length of a row in seconds. One that we would not record with may still have been recorded.
+    #[must_use]
+    pub fn interval_s(&self) -> f64 {
+        match &self.life {
+            Life::Loaded { recording, .. } => recording.head.metadata.interval,
+            _ => self.plan.config.interval.seconds(),
+        }
+    }
+
     /// Moment of the baseline, Unix seconds; `None` before the start.
     #[must_use]
     pub const fn start_time(&self) -> Option<f64> {
