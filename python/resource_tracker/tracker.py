@@ -164,6 +164,11 @@ class ResourceTracker:
         return self._session.running
 
     @property
+    def state(self) -> Optional[str]:
+        """`running`, `exited` when the tracked process has ended, or `stopped`; None before the start."""
+        return self._session.state
+
+    @property
     def n_samples(self) -> int:
         """Samples so far."""
         return self._session.rows

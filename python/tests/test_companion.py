@@ -44,7 +44,7 @@ def test_a_companion_does_all_that_a_thread_does(method: str) -> None:
     tracker.wait_for_samples(3)
     while_running = len(tracker.process_metrics)
     tracker.stop()
-    assert not tracker.running and _companions() == []
+    assert not tracker.running and tracker.state == "stopped" and _companions() == []
     assert len(tracker.process_metrics) == tracker.n_samples > while_running - 1
     assert set(tracker.process_metrics["children"]) == {0.0}, "the companion is no child of the job"
     spent = sum(tracker.process_metrics["utime"]) + sum(tracker.process_metrics["stime"])

@@ -101,7 +101,8 @@ def test_start_and_stop_once() -> None:
     stop_time = tracker.stop_time
     tracker.stop()
     assert tracker.stop_time == stop_time is not None
-    assert not tracker.running
+    assert not tracker.running and tracker.state == "stopped"
+    assert ResourceTracker(autostart=False).state is None
     with pytest.raises(RuntimeError, match="Create a new instance"):
         tracker.start()
 
@@ -308,19 +309,22 @@ def test_children_are_found_or_left_out() -> None:
         child.wait()
 
 
-def test_another_process_is_followed_until_it_ends() -> None:
+@pytest.mark.parametrize("method", [None, "spawn"])
+def test_another_process_is_followed_until_it_ends(method: Optional[str]) -> None:
     child = subprocess.Popen(["sleep", "0.4"])
-    tracker = ResourceTracker(pid=child.pid, interval=0.1)
+    tracker = ResourceTracker(pid=child.pid, interval=0.1, method=method)
+    assert tracker.state == "running"
     child.wait()
     deadline = time.monotonic() + 5
     while tracker.running and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not tracker.running
+    assert not tracker.running and tracker.state == "exited"
     ended_at = tracker.stop_time
     assert ended_at == tracker.process_metrics["timestamp"][-1], "its last row, not the moment of `stop`"
     time.sleep(0.1)
     tracker.stop()
-    assert tracker.stop_time == ended_at
+    assert tracker.stop_time == ended_at and tracker.state == "exited"
+    assert ResourceTracker.loads(tracker.dumps()).state == "stopped"
     assert tracker.n_samples >= 3
     assert set(tracker.process_metrics["pid"]) == {float(child.pid)}
 

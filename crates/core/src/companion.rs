@@ -129,6 +129,8 @@ pub struct Companion {
     /// As of the start, and once it has been stopped all of it.
     pub words: LastWords,
     words_path: PathBuf,
+    /// It had ended by itself when it was told to stop.
+    has_exited: bool,
 }
 
 impl Companion {
@@ -166,7 +168,9 @@ impl Companion {
         let Answer { pid, start_ticks, start_time, cpu_source, notes, .. } = answer;
         let words = LastWords { notes, ..LastWords::default() };
         let words_path = notes_path(&orders.journal);
-        Ok((Self { pid, start_ticks, start_time, cpu_source, words, words_path }, Rows::of(orders.journal)))
+        let companion =
+            Self { pid, start_ticks, start_time, cpu_source, words, words_path, has_exited: false };
+        Ok((companion, Rows::of(orders.journal)))
     }
 
     /// Whether it still records.
@@ -175,8 +179,22 @@ impl Companion {
         is_alive(self.pid, self.start_ticks)
     }
 
+    /// Where it is in its life. One that is gone has ended with the process that it followed when it has left its
+    /// words unasked; else it was killed.
+    #[must_use]
+    pub fn state(&self) -> State {
+        if self.is_alive() {
+            State::Running
+        } else if self.has_exited || self.words_path.exists() {
+            State::Exited
+        } else {
+            State::Stopped
+        }
+    }
+
     /// Has the last row made, waits for the end, and hears what there is to tell.
     pub fn stop(&mut self) {
+        self.has_exited = self.state() == State::Exited;
         if let Some(pid) = Pid::from_raw(self.pid.cast_signed()).filter(|_| self.is_alive()) {
             let _ = kill_process(pid, Signal::TERM);
             let end = Instant::now() + STOP_TIMEOUT;

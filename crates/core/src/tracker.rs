@@ -30,6 +30,18 @@ pub enum State {
     Stopped,
 }
 
+impl State {
+    /// As the contract and the fronts name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Exited => "exited",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
 /// Why a tracker does not start.
 #[derive(Debug, Error)]
 pub enum TrackerError {

@@ -11,6 +11,7 @@ use resource_tracker::metric::Table;
 use resource_tracker::recording::Recording;
 use resource_tracker::session::{Asker, Note, Plan, Session as CoreSession, report_for};
 use resource_tracker::shared::Shared;
+use resource_tracker::tracker::State;
 use serde_json::{Value, json};
 
 use crate::column::frame_to_python;
@@ -107,6 +108,12 @@ impl Session {
     #[getter]
     fn running(&self, py: Python<'_>) -> bool {
         self.with(py, |session| session.is_running())
+    }
+
+    /// running, exited or stopped; None before the start.
+    #[getter]
+    fn state(&self, py: Python<'_>) -> Option<&'static str> {
+        self.with(py, |session| session.state()).map(State::name)
     }
 
     /// Rows so far.

@@ -7,6 +7,7 @@ use thiserror::Error;
 use crate::record::Rows;
 use crate::session::Plan;
 use crate::source::gpu::GpuFigures;
+use crate::tracker::State;
 
 /// Whether a companion can be had here.
 pub const IS_AVAILABLE: bool = false;
@@ -58,6 +59,12 @@ impl Companion {
     /// Whether it still records.
     #[must_use]
     pub const fn is_alive(&self) -> bool {
+        match self.never {}
+    }
+
+    /// Where it is in its life.
+    #[must_use]
+    pub const fn state(&self) -> State {
         match self.never {}
     }
 

@@ -322,6 +322,17 @@ impl Session {
         }
     }
 
+    /// Where the recording is in its life; `None` before the start.
+    #[must_use]
+    pub fn state(&self) -> Option<State> {
+        match &self.life {
+            Life::New => None,
+            Life::Thread { tracker, .. } => Some(tracker.state()),
+            Life::Companion { companion, .. } => Some(companion.state()),
+            Life::Loaded { .. } => Some(State::Stopped),
+        }
+    }
+
     /// What is to be known and was not asked for before. What the sampler finds at its start is how this host is;
     /// what comes later went wrong.
     pub fn take_notes(&mut self) -> Vec<Note> {
