@@ -55,15 +55,9 @@ def render_csv_row(row: Iterable[Any], quoting: int = 2) -> bytes:
     # The csv module quotes a missing cell when it quotes text; empty is what it means.
     cells = list(row)
     if quoting == csv.QUOTE_NONNUMERIC and None in cells:
-        return ",".join("" if cell is None else _cell(cell) for cell in cells).encode() + b"\n"
+        return b",".join(b"" if cell is None else render_csv_row([cell])[:-1] for cell in cells) + b"\n"
     csv.writer(line, quoting=quoting, lineterminator="\n").writerow(cells)  # type: ignore[arg-type]
     return line.getvalue().encode()
-
-
-def _cell(cell: Any) -> str:
-    if isinstance(cell, (int, float)):
-        return str(cell)
-    return '"' + str(cell).replace('"', '""') + '"'
 
 
 def is_psutil_available() -> bool:

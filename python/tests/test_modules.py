@@ -159,6 +159,18 @@ def test_keeper_says_nothing_offline() -> None:
         get_recommended_cloud_servers(cpu=1, memory=1, vendor_id="no such vendor")
 
 
+def test_a_row_of_csv_has_numbers_of_any_kind_bare_also_beside_a_missing_cell() -> None:
+    from decimal import Decimal
+
+    from resource_tracker.helpers import render_csv_row
+
+    numpy = pytest.importorskip("numpy")
+    cells = [1, 2.5, True, numpy.int64(3), numpy.float32(0.5), numpy.float64(0.25), Decimal("1.10"), 'a"b', ""]
+    row = render_csv_row(cells)
+    assert row.decode() == '1,2.5,True,3,0.5,0.25,1.10,"a""b",""\n'
+    assert render_csv_row([None, *cells, None]) == b"," + row[:-1] + b",\n"
+
+
 def test_helpers_clean_up(tmp_path: Path) -> None:
     import multiprocessing
 
