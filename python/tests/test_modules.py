@@ -375,6 +375,21 @@ def test_other_packages_take_a_frame() -> None:
     mixed = TinyDataFrame({"i": [1, None], "f": [0.5, None], "t": ["ä", None], "b": [True, False], "n": [None, None]})
     assert mixed.to_arrow().to_pylist() == mixed.to_dict()
     assert polars.DataFrame(mixed).rows() == [tuple(row.values()) for row in mixed]
+    numpy = pytest.importorskip("numpy")
+    numbers = TinyDataFrame(
+        {
+            "i": numpy.arange(3),
+            "u": numpy.arange(3, dtype="uint8"),
+            "f": numpy.array([0.5, 1, 2], dtype="float32"),
+            "b": numpy.array([True, False, True]),
+            "l": [numpy.int64(1), None, 3],
+        }
+    )
+    assert numbers.to_arrow().to_pylist() == numbers.to_dict()
+    assert [str(field.type) for field in numbers.to_arrow().schema] == ["int64", "int64", "double", "bool", "int64"]
+    assert numbers.to_polars()["i"].to_list() == [0, 1, 2]
+    with pytest.raises(TypeError, match="several types"):
+        TinyDataFrame({"x": numpy.array(["2024-01-01"], dtype="datetime64[ns]")}).to_arrow()
     with pytest.raises(TypeError, match="several types"):
         TinyDataFrame({"x": [1, "a"]}).to_arrow()
     assert TinyDataFrame(data=[]).to_arrow().num_rows == 0

@@ -130,9 +130,10 @@ impl Cells {
     }
 
     fn of_list(name: &str, list: &Bound<'_, PyList>) -> PyResult<Self> {
+        let list: Vec<_> = list.iter().map(as_pythons_own).collect();
         let mut present = Vec::with_capacity(list.len());
         let (mut truths, mut integers, mut floats, mut texts) = (0, 0, 0, 0);
-        for item in list.iter() {
+        for item in &list {
             present.push(!item.is_none());
             // A truth value is an int too, so it is asked for first.
             let kind = if item.is_instance_of::<PyBool>() {
@@ -160,18 +161,35 @@ impl Cells {
                 list.iter().map(|item| if item.is_none() { Ok(f64::NAN) } else { item.extract() }).collect();
             Values::Floats(Arc::new(cells?))
         } else {
-            texts_of(name, list)?
+            texts_of(name, &list)?
         };
         Ok(Self::new(values, present.len(), present.into_iter()))
     }
 }
 
-fn texts_of(name: &str, list: &Bound<'_, PyList>) -> PyResult<Values> {
+/// A number of numpy's as one of Python's, and all else as it is.
+fn as_pythons_own(item: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
+    let is_own = item.is_none()
+        || item.is_instance_of::<PyInt>()
+        || item.is_instance_of::<PyFloat>()
+        || item.is_instance_of::<PyString>();
+    if is_own {
+        return item;
+    }
+    // numpy's letters for truth values, integers and floats; its moments would become integers too.
+    let kind = item.getattr("dtype").and_then(|kind| kind.getattr("kind")?.extract::<char>());
+    match kind {
+        Ok('b' | 'i' | 'u' | 'f') => item.call_method0("item").unwrap_or(item),
+        _ => item,
+    }
+}
+
+fn texts_of(name: &str, list: &[Bound<'_, PyAny>]) -> PyResult<Values> {
     let wrong = |what: &str| {
         PyTypeError::new_err(format!("column '{name}' holds {what}, which Arrow has no column for"))
     };
     let (mut ends, mut bytes) = (vec![0_i32], Vec::new());
-    for item in list.iter() {
+    for item in list {
         if !item.is_none() {
             let text = item.cast::<PyString>().map_err(|_| wrong("values of several types"))?;
             bytes.extend_from_slice(text.extract::<String>()?.as_bytes());
