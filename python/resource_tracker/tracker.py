@@ -529,4 +529,8 @@ def _log(level: str, message: str, *arguments: Any) -> None:
     # Imported when there is something to say: it takes longer than all else together.
     import logging
 
-    getattr(logging.getLogger("resource_tracker"), level)(message, *arguments)
+    logger = logging.getLogger("resource_tracker")
+    if not logger.handlers:
+        # What no handler takes, Python prints.
+        logger.addHandler(logging.NullHandler())
+    getattr(logger, level)(message, *arguments)

@@ -564,3 +564,15 @@ def test_nothing_is_printed() -> None:
         tracker.recommend_server()
     """
     assert run_program(program) == ""
+
+
+def test_a_warning_goes_to_handlers_and_nowhere_else() -> None:
+    program = """
+        import logging, sys
+        from resource_tracker.tracker import _log
+        sys.stderr = sys.stdout
+        _log("warning", "nobody handles %s", 1)
+        logging.basicConfig(stream=sys.stdout, format="%(name)s: %(message)s")
+        _log("warning", "somebody handles %s", 2)
+    """
+    assert run_program(program) == "resource_tracker: somebody handles 2\n"
