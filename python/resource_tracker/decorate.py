@@ -34,6 +34,7 @@ def track_resources(
     import contextlib
     import functools
     import inspect
+    import sys
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @contextlib.contextmanager
@@ -63,7 +64,13 @@ def track_resources(
                 with recording():
                     # What `yield from` does, which asynchronous generators do not have.
                     inner = function(*args, **kwargs)
-                    step = inner.asend(None)
+                    # An event loop closes at its end all generators that it has seen begin: of us two, the outer one.
+                    hooks = sys.get_asyncgen_hooks()
+                    sys.set_asyncgen_hooks(None, None)
+                    try:
+                        step = inner.asend(None)
+                    finally:
+                        sys.set_asyncgen_hooks(*hooks)
                     while True:
                         try:
                             item = await step

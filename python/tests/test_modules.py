@@ -327,6 +327,17 @@ def test_what_is_sent_thrown_and_closed_reaches_an_asynchronous_generator() -> N
     asyncio.run(steps())
     assert seen == ["sent", "closed", "closed"] and not stream.resource_tracker.running
 
+    async def leave_open() -> None:
+        said: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        left = stream()
+        await left.__anext__()
+        await asyncio.get_running_loop().shutdown_asyncgens()
+        assert said == []
+
+    asyncio.run(leave_open())
+    assert seen[3:] == ["closed"] and not stream.resource_tracker.running
+
 
 def test_the_tracker_of_a_function_that_calls_itself_is_the_outermost_calls() -> None:
     @track_resources(interval=0.02)
