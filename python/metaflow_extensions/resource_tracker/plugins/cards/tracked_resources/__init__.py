@@ -36,10 +36,9 @@ class TrackedResourcesCard(MetaflowCard):
 
         if error is not None:
             names["Tracker"] = f"{error['error_type']}: {error['error_message']}"
-        report = (
-            package.import_tracker()
-            .from_snapshot(data["tracker"])
-            .report(
+        tracker = package.import_tracker().from_snapshot(data["tracker"])
+        try:
+            report = tracker.report(
                 integration="Metaflow",
                 historical_stats=data.get("past_stats", []),
                 status_failed=data["step_failed"],
@@ -47,7 +46,8 @@ class TrackedResourcesCard(MetaflowCard):
                 names=names,
                 requested=self._options.get("requested"),
             )
-        )
+        except RuntimeError as nothing:
+            return _notice(title, names, f"{nothing}.", "")
         return str(report)
 
 
