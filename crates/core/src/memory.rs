@@ -163,9 +163,7 @@ impl Memory {
             return;
         }
         self.walk_those_due(root, now_ns);
-        if self.held.len() > 1 {
-            self.count_again(root, now_ns);
-        }
+        self.count_copies_again(root, now_ns);
         let mut level = Level::default();
         for held in &self.held {
             level.memory_kib = level.memory_kib.saturating_add(held.memory_kib());
@@ -222,10 +220,11 @@ impl Memory {
             .map_or((None, None), |s| (s.peak_rss_kib, s.swap_kib))
     }
 
-    /// Walks take time, in which a process may let go of what another one was just found to share with it: what RSS
-    /// shows of that is counted at once.
-    fn count_again(&mut self, root: &Root, now_ns: u64) {
-        for held in self.held.iter_mut().filter(|held| held.walked_at_ns() == Some(now_ns)) {
+    /// Walks take time, in which a copy may let go of pages that its parent was not yet found to have alone again: what
+    /// RSS shows of that is counted at once.
+    fn count_copies_again(&mut self, root: &Root, now_ns: u64) {
+        let has_just_been_walked = |held: &&mut Held| held.is_copy && held.walked_at_ns() == Some(now_ns);
+        for held in self.held.iter_mut().filter(has_just_been_walked) {
             let text = root.read(pid_path(held.pid, "stat").as_str(), &mut self.buffer);
             if let Some(stat) = text.ok().and_then(|text| parse_pid_stat(text).ok()) {
                 held.counted_rss_kib = stat.rss_pages.saturating_mul(self.page_kib);
