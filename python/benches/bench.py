@@ -8,8 +8,7 @@ Budgets: a tight loop within 1 % of its speed at 1 s and 3 % at 0.01 s; import u
 
 The process is a shell in each case. The kernel looks at every page of a process for `smaps_rollup`, which nobody who
 wants PSS can do without: the larger a process, the more of everybody's time is that, and the nearer come all who read
-it. Two interpreters stand beside it, to show how far: they are held to the bare reads, since for the larger one these
-alone take a fifth of psutil's time.
+it. Two interpreters stand beside it; a large one does not keep the budget, nor do its bare reads.
 """
 
 from __future__ import annotations
@@ -176,7 +175,7 @@ def stats() -> None:
     assert interpreter.stdout is not None and interpreter.stdout.readline()
     for what, pid in (("a bare interpreter", interpreter.pid), ("this interpreter", os.getpid())):
         ratio, floor = beside_others(what, pid, 1)
-        print(f"ours over psutil's time, {what}: {ratio:.3f} ×, the bare reads {floor:.3f} ×")
+        show(f"ours over psutil's time, {what}", ratio, "×", 0.1, f"(bare reads {floor:.3f} ×)")
     interpreter.communicate(b"\n")
 
 
