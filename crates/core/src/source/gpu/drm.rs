@@ -187,7 +187,7 @@ impl Drm {
             Some(since_ns) => {
                 let place = self.looks.iter().rposition(|look| look.at_ns <= since_ns).unwrap_or(0);
                 // The next question is about no earlier time.
-                self.looks.drain(..place.min(self.looks.len()));
+                self.looks.drain(..place);
                 0
             }
             None => self

@@ -54,6 +54,7 @@ struct Known {
     minor: Option<u32>,
     /// Instances of a GPU that is divided (MIG).
     instances: Vec<Device<'static>>,
+    instance_uuids: Vec<String>,
     is_divided: bool,
 }
 
@@ -99,8 +100,10 @@ impl Known {
         let is_divided = device.mig_mode().is_ok_and(|mode| mode.current != 0);
         // Places of instances may be empty.
         let places = if is_divided { device.mig_device_count().unwrap_or(0) } else { 0 };
-        let instances = (0..places).filter_map(|place| device.mig_device_by_index(place).ok()).collect();
+        let instances: Vec<Device<'static>> =
+            (0..places).filter_map(|place| device.mig_device_by_index(place).ok()).collect();
         Self {
+            instance_uuids: instances.iter().filter_map(|instance| instance.uuid().ok()).collect(),
             name: device.name().unwrap_or_else(|_| "NVIDIA GPU".to_owned()),
             uuid: device.uuid().unwrap_or_default(),
             minor: device.minor_number().ok(),
@@ -136,7 +139,7 @@ impl Known {
         NvidiaGpu {
             name: self.name.clone(),
             uuid: self.uuid.clone(),
-            instances: self.instances.iter().filter_map(|instance| instance.uuid().ok()).collect(),
+            instances: self.instance_uuids.clone(),
             minor: self.minor,
             processes: Processes {
                 gpu_usage: usage.ok().and_then(|usage| percent(usage.gpu)),
