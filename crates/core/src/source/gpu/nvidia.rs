@@ -29,16 +29,8 @@ pub(super) struct NvidiaGpu {
 /// Of NVIDIA's device files (`Documentation/admin-guide/devices.txt`).
 const MAJOR: u32 = 195;
 
-/// Number of the first process namespace (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`).
-const HOST_NAMESPACE: &str = "pid:[4026531836]";
-
 /// The device by which a Linux on Windows reaches GPUs.
 const WINDOWS_DOOR: &str = "/dev/dxg";
-
-/// Whether numbers of processes here are others than those of the host.
-pub(super) fn is_container(root: &Root) -> bool {
-    root.link("/proc/self/ns/pid").is_some_and(|link| link.as_os_str() != HOST_NAMESPACE)
-}
 
 /// Whether a driver of NVIDIA is here: its control device, a device of its own, or that of a Windows host.
 pub(super) fn has_door(root: &Root) -> bool {
@@ -74,17 +66,17 @@ enum Way {
 pub(super) struct Nvidia {
     way: Way,
     may_start_processes: bool,
-    is_container: Option<bool>,
+    is_container: bool,
 }
 
 impl Nvidia {
-    pub(super) const fn new(may_start_processes: bool) -> Self {
-        Self { way: Way::Untried, may_start_processes, is_container: None }
+    pub(super) const fn new(may_start_processes: bool, is_container: bool) -> Self {
+        Self { way: Way::Untried, may_start_processes, is_container }
     }
 
     /// Whether the job's open device files are wanted: only where the driver's numbers may not be ours.
-    pub(super) fn needs_open_files(&self) -> bool {
-        self.is_container == Some(true)
+    pub(super) const fn needs_open_files(&self) -> bool {
+        self.is_container
     }
 
     pub(super) fn read(
@@ -96,7 +88,7 @@ impl Nvidia {
         reading: &mut GpuReading,
     ) {
         if matches!(self.way, Way::Untried) {
-            self.try_ways(root, files, question, at.monotonic_ns);
+            self.try_ways(root, files);
         }
         let answer = match &mut self.way {
             Way::Nvml(library) => Some(library.read(question.since_ns, at, &mut reading.notes)),
@@ -147,17 +139,13 @@ impl Nvidia {
         }
     }
 
-    fn try_ways(&mut self, root: &Root, files: &mut OpenFiles, question: &Question, now_ns: u64) {
-        self.is_container = Some(is_container(root));
+    fn try_ways(&mut self, root: &Root, files: &mut OpenFiles) {
         // The library opens device files of its own in this process, which must not look like the job's.
         let before = OpenFiles::own_nvidia_files(root);
         let why = match Library::load() {
             Ok(library) => {
                 files.ignore_own(OpenFiles::own_nvidia_files(root), &before);
                 self.way = Way::Nvml(Box::new(library));
-                if self.needs_open_files() {
-                    files.look(root, &question.members, now_ns);
-                }
                 return;
             }
             Err(why) => why,
@@ -167,9 +155,6 @@ impl Nvidia {
             Some(_) => Way::None(format!("{why}, and `nvidia-smi` is not started inside of another program")),
             None => Way::None(format!("{why}, and there is no `nvidia-smi`")),
         };
-        if self.needs_open_files() {
-            files.look(root, &question.members, now_ns);
-        }
     }
 }
 

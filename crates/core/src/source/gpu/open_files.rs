@@ -86,7 +86,6 @@ impl OpenFiles {
     /// What was opened since `before` is ours and not the job's.
     pub(super) fn ignore_own(&mut self, now: Vec<u32>, before: &[u32]) {
         self.own = now.into_iter().filter(|fd| !before.contains(fd)).collect();
-        self.processes.remove(&std::process::id());
     }
 }
 

@@ -10,6 +10,14 @@ use crate::snapshot::Moment;
 
 pub(super) use super::nvidia::names_by_kernel;
 
+/// Number of the first process namespace (`PROC_PID_INIT_INO` of `include/linux/proc_ns.h`).
+const HOST_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Whether numbers of processes here are others than those of the host.
+fn is_container(root: &Root) -> bool {
+    root.link("/proc/self/ns/pid").is_some_and(|link| link.as_os_str() != HOST_NAMESPACE)
+}
+
 /// Reads all GPUs of a host.
 #[derive(Debug)]
 pub struct Reader {
@@ -33,8 +41,9 @@ impl Reader {
         } else {
             found.unread.map(|driver| format!("GPUs of the kernel driver `{driver}` are not read here"))
         };
-        let nvidia = (nvidia && !root.is_recorded()).then(|| Nvidia::new(may_start_processes));
-        let drm = (!found.cards.is_empty()).then(|| Drm::new(root, found.cards));
+        let nvidia =
+            (nvidia && !root.is_recorded()).then(|| Nvidia::new(may_start_processes, is_container(root)));
+        let drm = (!found.cards.is_empty()).then(|| Drm::new(found.cards, is_container(root)));
         (nvidia.is_some() || drm.is_some() || unread.is_some()).then(|| Self {
             nvidia,
             drm,
