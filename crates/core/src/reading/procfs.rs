@@ -204,8 +204,10 @@ mod tests {
     #[test]
     fn the_kernels_lists_and_the_parents_give_one_tree() {
         let root = Root::host_as_guest().unwrap();
+        // So many that their list is longer than the page in which the kernel gives it.
+        let many = "exec 3<&0; i=0; while [ $i -lt 900 ]; do (read x <&3) & i=$((i + 1)); done; cat; wait";
         let mut child = std::process::Command::new("sh")
-            .args(["-c", "cat; :"])
+            .args(["-c", many])
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
@@ -222,9 +224,9 @@ mod tests {
             pids.sort_unstable();
             pids
         };
-        // The shell starts `cat` when it likes.
-        while find(false).len() < 2 {
-            std::thread::yield_now();
+        // The shell starts them when it likes.
+        while find(true).len() < 902 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
         }
         assert_eq!(find(false), find(true));
         drop(child.stdin.take());

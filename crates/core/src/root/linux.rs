@@ -180,20 +180,8 @@ impl Root {
     pub fn read<'b>(&self, path: &str, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], SourceError> {
         self.note(|| Access::Read(path.to_owned()));
         let fd = self.open(path)?;
-        let mut filled = 0;
-        buffer.resize(buffer.capacity().max(2 * HALF_PAGE), 0);
-        loop {
-            let space = buffer.get_mut(filled..).unwrap_or_default();
-            let got = retry(|| rustix::io::read(&fd, &mut *space))
-                .map_err(|errno| SourceError::from_errno(path, errno))?;
-            filled += got;
-            // Room to spare means that the text was whole: the files read here are made in one piece.
-            if got == 0 || filled < buffer.len() {
-                break;
-            }
-            buffer.resize(buffer.len() * 2, 0);
-        }
-        Ok(buffer.get(..filled).unwrap_or_default())
+        read_whole(buffer, Shape::Records, |space, _| rustix::io::read(&fd, space))
+            .map_err(|errno| SourceError::from_errno(path, errno))
     }
 
     /// Opens a file to be read again and again.
@@ -224,26 +212,8 @@ impl Root {
             opened = self.open(&kept.path)?;
             &opened
         };
-        let fail = |errno| SourceError::from_errno(&kept.path, errno);
-        buffer.resize(buffer.capacity().max(2 * HALF_PAGE), 0);
-        let mut filled = 0;
-        loop {
-            let space = buffer.get_mut(filled..).unwrap_or_default();
-            let got = retry(|| rustix::io::pread(fd, &mut *space, filled as u64)).map_err(fail)?;
-            filled += got;
-            let ended = match shape {
-                Shape::Whole => filled < buffer.len(),
-                Shape::Records => got < HALF_PAGE,
-                Shape::LongRecords => false,
-            };
-            if got == 0 || ended {
-                break;
-            }
-            if filled == buffer.len() {
-                buffer.resize(buffer.len() * 2, 0);
-            }
-        }
-        Ok(buffer.get(..filled).unwrap_or_default())
+        read_whole(buffer, shape, |space, from| rustix::io::pread(fd, space, from))
+            .map_err(|errno| SourceError::from_errno(&kept.path, errno))
     }
 
     /// Whether a kept file such as `mountinfo` says that it has changed (`POLLERR | POLLPRI`, `proc(5)`).
@@ -386,6 +356,32 @@ fn overflow(mount_point: &str) -> SourceError {
     SourceError::Io { path: mount_point.into(), source }
 }
 
+/// Reads a file to its end, as its shape tells it. `buffer` only ever grows.
+fn read_whole(
+    buffer: &mut Vec<u8>,
+    shape: Shape,
+    mut read: impl FnMut(&mut [u8], u64) -> rustix::io::Result<usize>,
+) -> rustix::io::Result<&[u8]> {
+    let mut filled = 0;
+    buffer.resize(buffer.capacity().max(2 * HALF_PAGE), 0);
+    loop {
+        let got = retry(|| read(buffer.get_mut(filled..).unwrap_or_default(), filled as u64))?;
+        filled += got;
+        let ended = match shape {
+            Shape::Whole => filled < buffer.len(),
+            Shape::Records => got < HALF_PAGE,
+            Shape::LongRecords => false,
+        };
+        if got == 0 || ended {
+            return Ok(buffer.get(..filled).unwrap_or_default());
+        }
+        // A read into little room is short, and would look like the end.
+        if buffer.len() < filled + HALF_PAGE {
+            buffer.resize(2 * buffer.len(), 0);
+        }
+    }
+}
+
 fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
@@ -414,5 +410,22 @@ mod tests {
         let mut pids = Vec::new();
         guest.pids(&mut pids, &mut Vec::new()).unwrap();
         assert!(pids.contains(&std::process::id()));
+    }
+
+    #[test]
+    fn a_file_of_many_records_is_read_to_its_end() {
+        let (host, guest) = (Root::host().unwrap(), Root::host_as_guest().unwrap());
+        let path = "/proc/kallsyms";
+        let whole = fs::read(path).unwrap();
+        assert!(whole.len() > 100 * HALF_PAGE, "{}", whole.len());
+        // Where the kernel's pieces end, and how much room is left there, depends on where the reading begins.
+        for room in (0..3 * HALF_PAGE).step_by(509) {
+            let mut buffer = Vec::with_capacity(2 * HALF_PAGE + room);
+            assert!(host.read(path, &mut buffer).unwrap() == whole, "room {room}");
+        }
+        for root in [&host, &guest] {
+            let kept = root.keep(path).unwrap();
+            assert!(root.reread(&kept, Shape::Records, &mut Vec::new()).unwrap() == whole);
+        }
     }
 }
