@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::paths::{Convention, Purpose};
+use crate::paths::{self, Convention, Purpose};
 use crate::recording::{Head, Status};
 use crate::stats::Stats;
 use crate::sys;
@@ -252,7 +252,7 @@ impl History {
         write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
     ) -> Result<(), HistoryError> {
         // Of this writer alone: what one that was killed left behind is in nobody's way.
-        let aside = self.directory.join(format!(".{id}-{}{ASIDE_SUFFIX}", std::process::id()));
+        let aside = self.directory.join(format!(".{id}-{}{ASIDE_SUFFIX}", paths::writer()));
         let written =
             sys::for_owner(OpenOptions::new().write(true).create_new(true)).open(&aside).and_then(|file| {
                 let mut file = BufWriter::new(file);

@@ -244,7 +244,13 @@ impl Civil {
     /// `2025-03-12 14:21:25`
     #[must_use]
     pub fn date_time(&self) -> String {
-        format!("{:04}-{:02}-{:02} {}", self.year, self.month, self.day, self.clock())
+        format!("{} {}", self.date(), self.clock())
+    }
+
+    /// `2025-03-12`
+    #[must_use]
+    pub fn date(&self) -> String {
+        format!("{:04}-{:02}-{:02}", self.year, self.month, self.day)
     }
 
     /// `14:21:25`

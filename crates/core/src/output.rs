@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
+use crate::paths;
 use crate::sys;
 
 /// Links that are followed before we believe in a loop, as the kernel does.
@@ -69,7 +70,7 @@ impl Output {
         let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?;
         let mut aside = OsString::from(".");
         aside.push(name);
-        aside.push(format!(".{}.tmp", std::process::id()));
+        aside.push(format!(".{}.tmp", paths::writer()));
         let aside = path.with_file_name(aside);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);

@@ -82,10 +82,14 @@ pub fn temporary() -> PathBuf {
     usable.unwrap_or(named)
 }
 
+/// A part of a file's name that no other writer on this machine has now: no process, and no thread of this one.
+pub(crate) fn writer() -> String {
+    static WRITERS: AtomicU32 = AtomicU32::new(0);
+    format!("{}-{}", std::process::id(), WRITERS.fetch_add(1, Ordering::Relaxed))
+}
+
 fn takes_files(folder: &Path) -> bool {
-    static PROBES: AtomicU32 = AtomicU32::new(0);
-    let number = PROBES.fetch_add(1, Ordering::Relaxed);
-    let probe = folder.join(format!("{OURS}-probe-{}-{number}", std::process::id()));
+    let probe = folder.join(format!("{OURS}-probe-{}", writer()));
     let is_made = OpenOptions::new().write(true).create_new(true).open(&probe).is_ok();
     // It is empty, and of no use to anybody.
     is_made && std::fs::remove_file(&probe).is_ok()

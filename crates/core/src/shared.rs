@@ -58,9 +58,28 @@ impl Shared {
         })
     }
 
+    /// Makes the last row; nothing more when it was made. A forked copy does nothing.
+    pub fn stop(&self) {
+        if self.in_parent().is_none() {
+            self.with(Session::stop);
+        }
+    }
+
+    /// Stops, and removes temporary files. A forked copy does nothing.
+    pub fn remove_files(&self) {
+        if self.in_parent().is_none() {
+            self.with(Session::remove_files);
+        }
+    }
+
+    /// What was started by another process than this one.
+    fn in_parent(&self) -> Option<&Started> {
+        self.started.get().filter(|started| started.by_pid != std::process::id())
+    }
+
     /// Works on the session; a forked copy works on what its parent has written so far.
     pub fn with<T>(&self, work: impl FnOnce(&mut Session) -> T) -> T {
-        match self.started.get().filter(|started| started.by_pid != std::process::id()) {
+        match self.in_parent() {
             Some(Started { journal, start_time, .. }) => {
                 let journal = journal.clone().unwrap_or_default();
                 work(&mut Session::from_journal(&self.plan, &journal, *start_time))
@@ -93,7 +112,7 @@ mod tests {
         let shared = shared();
         shared.start().unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(|| shared.with(Session::stop));
+            scope.spawn(|| shared.stop());
         });
         assert!(!shared.with(|session| session.is_running()));
         assert!(matches!(shared.start(), Err(SessionError::Stopped)));
@@ -113,7 +132,8 @@ mod tests {
         assert!(shared.started.set(started).is_ok());
         assert!(shared.with(|session| session.rows()) >= 2);
         assert!(!shared.with(|session| session.is_running()));
-        shared.with(Session::remove_files);
+        shared.stop();
+        shared.remove_files();
         assert!(matches!(shared.start(), Err(SessionError::Stopped)));
         assert!(journal.exists());
         // The owner's own session has gone on all the while.

@@ -96,12 +96,12 @@ impl Session {
 
     /// Makes the last row; nothing more when it was made. In a forked child nothing at all.
     fn stop(&self, py: Python<'_>) {
-        self.with(py, CoreSession::stop);
+        py.detach(|| self.0.stop());
     }
 
     /// Stops, and removes the temporary files.
     fn remove_files(&self, py: Python<'_>) {
-        self.with(py, CoreSession::remove_files);
+        py.detach(|| self.0.remove_files());
     }
 
     /// Whether rows are made.

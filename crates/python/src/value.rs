@@ -1,6 +1,6 @@
 //! JSON values and Python's, both ways.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
@@ -36,8 +36,15 @@ pub fn map_to_python<'py>(py: Python<'py>, map: &Map<String, Value>) -> PyResult
     Ok(dict)
 }
 
+/// What we are given lies no deeper than this; a list that holds itself has no bottom.
+const DEEPEST: usize = 64;
+
 /// The JSON of a Python object made of what JSON knows. Numbers that are not finite are missing.
 pub fn from_python(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    nested(object, DEEPEST)
+}
+
+fn nested(object: &Bound<'_, PyAny>, deeper: usize) -> PyResult<Value> {
     if object.is_none() {
         return Ok(Value::Null);
     }
@@ -56,11 +63,18 @@ pub fn from_python(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     if let Ok(text) = object.cast::<PyString>() {
         return Ok(Value::String(text.extract()?));
     }
+    let below = || {
+        deeper.checked_sub(1).ok_or_else(|| {
+            PyValueError::new_err(format!("cannot use lists and dicts more than {DEEPEST} levels deep"))
+        })
+    };
     if let Ok(dict) = object.cast::<PyDict>() {
-        return Ok(Value::Object(map_from_python(dict)?));
+        return Ok(Value::Object(entries(dict, below()?)?));
     }
     if object.cast::<PyList>().is_ok() || object.cast::<PyTuple>().is_ok() {
-        return object.try_iter()?.map(|item| from_python(&item?)).collect::<PyResult<_>>().map(Value::Array);
+        let deeper = below()?;
+        let items = object.try_iter()?.map(|item| nested(&item?, deeper));
+        return items.collect::<PyResult<_>>().map(Value::Array);
     }
     // Numbers of other packages, numpy's for one.
     match object.extract::<f64>() {
@@ -74,5 +88,9 @@ pub fn from_python(object: &Bound<'_, PyAny>) -> PyResult<Value> {
 
 /// The JSON object of a `dict`.
 pub fn map_from_python(dict: &Bound<'_, PyDict>) -> PyResult<Map<String, Value>> {
-    dict.iter().map(|(key, value)| Ok((key.extract::<String>()?, from_python(&value)?))).collect()
+    entries(dict, DEEPEST)
+}
+
+fn entries(dict: &Bound<'_, PyDict>, deeper: usize) -> PyResult<Map<String, Value>> {
+    dict.iter().map(|(key, value)| Ok((key.extract::<String>()?, nested(&value, deeper)?))).collect()
 }

@@ -7,7 +7,9 @@
 //! Files are written aside and renamed, so that a reader sees all of one or all of the other.
 
 use super::error::CatalogError;
+use super::keeper::SERVERS_MAX_AGE_S;
 use super::server::Server;
+use crate::paths;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
@@ -37,13 +39,13 @@ pub(crate) fn load(dir: &Path, url: &str, now_unix_s: u64, max_age_s: u64) -> Op
     (fresh && kept.url == url).then_some(kept.body)
 }
 
-/// Keeps an answer, and throws away those that nobody may use any more.
-pub(crate) fn store(dir: &Path, url: &str, now_unix_s: u64, max_age_s: u64, body: &Value) -> io::Result<()> {
+/// Keeps an answer, and throws away those that nobody may use any more, whatever they answer.
+pub(crate) fn store(dir: &Path, url: &str, now_unix_s: u64, body: &Value) -> io::Result<()> {
     let path = answer_path(dir, url);
     if let Some(parent) = path.parent() {
         for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
             let age = entry.metadata().and_then(|data| data.modified()).ok().and_then(|at| at.elapsed().ok());
-            if age.is_some_and(|age| age.as_secs() > max_age_s) {
+            if age.is_some_and(|age| age.as_secs() > SERVERS_MAX_AGE_S) {
                 // Another process may have been faster.
                 let _ = fs::remove_file(entry.path());
             }
@@ -162,8 +164,8 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
-    // The process id keeps two writers apart; the last rename wins.
-    let aside = path.with_extension(format!("{}.part", std::process::id()));
+    // The last rename wins.
+    let aside = path.with_extension(format!("{}.part", paths::writer()));
     let written = fs::File::create(&aside)
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| fs::rename(&aside, path));
@@ -184,7 +186,7 @@ mod tests {
     fn an_answer_is_kept_for_its_time_and_only_for_its_url() {
         let dir = tempfile::tempdir().unwrap();
         let body = json!([{"server_id": "a"}]);
-        store(dir.path(), URL, 1_000, 3_600, &body).unwrap();
+        store(dir.path(), URL, 1_000, &body).unwrap();
         let at = |now| load(dir.path(), URL, now, 3_600);
         assert_eq!(at(1_000), Some(body.clone()));
         assert_eq!(at(4_599), Some(body));
@@ -195,9 +197,22 @@ mod tests {
     }
 
     #[test]
+    fn a_new_answer_takes_only_what_no_question_may_use_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        for (url, age_s) in [("http://keeper/a", 1_800), ("http://keeper/b", 2 * SERVERS_MAX_AGE_S)] {
+            store(dir.path(), url, 1_000, &json!([])).unwrap();
+            let written = std::time::SystemTime::now() - std::time::Duration::from_secs(age_s);
+            fs::File::open(answer_path(dir.path(), url)).unwrap().set_modified(written).unwrap();
+        }
+        store(dir.path(), URL, 1_000, &json!([])).unwrap();
+        let is_kept = |url: &str| load(dir.path(), url, 1_000, 3_600).is_some();
+        assert_eq!((is_kept("http://keeper/a"), is_kept("http://keeper/b")), (true, false));
+    }
+
+    #[test]
     fn a_damaged_file_is_as_good_as_none() {
         let dir = tempfile::tempdir().unwrap();
-        store(dir.path(), URL, 1_000, 3_600, &json!([])).unwrap();
+        store(dir.path(), URL, 1_000, &json!([])).unwrap();
         let path = answer_path(dir.path(), URL);
         let whole = fs::read(&path).unwrap();
         for damaged in [&b""[..], b"\0\xff\xfe", b"[]", b"{}", &whole[..whole.len() / 2]] {

@@ -9,6 +9,7 @@
 
 use super::cache;
 use super::error::KeeperError;
+use crate::human::Zone;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -20,6 +21,9 @@ pub const DEADLINE: Duration = Duration::from_secs(2);
 /// For how long answers may be used again, by the Keeper's own rules.
 pub(crate) const SERVERS_MAX_AGE_S: u64 = 3_600;
 pub(crate) const PRICES_MAX_AGE_S: u64 = 900;
+
+/// Nobody waits longer, whatever the caller allows.
+const LONGEST: Duration = Duration::from_hours(24);
 
 /// What the client names itself.
 #[cfg(feature = "net")]
@@ -65,7 +69,7 @@ impl Keeper {
         let answer = self.get_fresh(path)?;
         if let Some(dir) = self.cache_dir.as_deref() {
             // A cache that takes nothing costs time at the next question, not this answer.
-            let _ = cache::store(dir, &url, now, max_age_s, &answer);
+            let _ = cache::store(dir, &url, now, &answer);
         }
         Ok(answer)
     }
@@ -73,7 +77,7 @@ impl Keeper {
     /// The answer, asked for now.
     pub(crate) fn get_fresh(&mut self, path: &str) -> Result<Value, KeeperError> {
         let url = self.url(path);
-        let ends = *self.ends.get_or_insert_with(|| Instant::now() + self.deadline);
+        let ends = *self.ends.get_or_insert_with(|| Instant::now() + self.deadline.min(LONGEST));
         let left = ends.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(self.timeout());
@@ -173,23 +177,11 @@ pub(crate) fn unix_now_s() -> u64 {
 }
 
 /// The day of a time in UTC, as `2026-11-15`.
+///
+/// Empty where that is no date: a damaged file may say anything.
 pub(crate) fn utc_date(unix_s: u64) -> String {
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let (mut day, mut year) = (unix_s / 86_400, 1970);
-    while day >= 365 + u64::from(is_leap(year)) {
-        day -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let mut month = 1;
-    for length in [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if day < length {
-            break;
-        }
-        day -= length;
-        month += 1;
-    }
-    format!("{year}-{month:02}-{:02}", day + 1)
+    #[expect(clippy::cast_precision_loss, reason = "exact far beyond the year 9999")]
+    Zone::utc().at(unix_s as f64).map_or_else(String::new, |civil| civil.date())
 }
 
 /// A part of a path or a query, so that no name of a user's can add to either.
@@ -228,6 +220,7 @@ mod tests {
             dates,
             ["1970-01-01", "1972-02-28", "2000-02-29", "2000-03-01", "2024-12-31", "2100-01-01"]
         );
+        assert_eq!(utc_date(u64::MAX), "");
     }
 
     #[test]

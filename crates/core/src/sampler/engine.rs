@@ -43,6 +43,8 @@ pub struct Engine {
     pub(super) gpus: Option<GpuWatch>,
     /// What did not go as it should, and was not told yet.
     notes: Vec<String>,
+    /// Sources of which a failure was told.
+    failed: Vec<&'static str>,
 }
 
 impl Engine {
@@ -80,6 +82,7 @@ impl Engine {
             rows: 0,
             gpus: None,
             notes: Vec::new(),
+            failed: Vec::new(),
         };
         let at = Moment::now();
         engine.machine.read(at, &mut engine.before);
@@ -98,9 +101,7 @@ impl Engine {
         engine.ask_gpus();
         engine.before.own = engine.own_cost();
         engine.add_usage_points(false);
-        for (source, error) in &engine.before.failures {
-            engine.notes.push(format!("{source}: {}", crate::error::with_causes(error)));
-        }
+        engine.note_failures();
         Ok(engine)
     }
 
@@ -236,6 +237,7 @@ impl Engine {
         self.rows += 1;
         let row = diff::row(&self.before, &self.after, rates);
         std::mem::swap(&mut self.before, &mut self.after);
+        self.note_failures();
         if self.before.job.is_none() {
             // The next growth is counted from the last reading there was.
             self.before.job = self.after.job;
@@ -265,6 +267,16 @@ impl Engine {
         (process, system)
     }
 
+    /// What could not be read the last time, each source once.
+    fn note_failures(&mut self) {
+        for (source, error) in &self.before.failures {
+            if !self.failed.contains(source) {
+                self.failed.push(source);
+                self.notes.push(format!("{source}: {}", crate::error::with_causes(error)));
+            }
+        }
+    }
+
     /// Hands on what there is to say, each thing once.
     pub(crate) fn tell_notes(&mut self, progress: &Progress) {
         for note in self.notes.drain(..) {
@@ -291,5 +303,29 @@ impl Engine {
                     .to_owned(),
             );
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_read_no_more_is_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let meminfo = folder.path().join("proc/meminfo");
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        std::fs::write(&meminfo, "MemTotal: 8 kB\nMemFree: 4 kB\nBuffers: 1 kB\nCached: 1 kB\n").unwrap();
+        let root = Arc::new(Root::recorded(folder.path()).unwrap());
+        let mut engine = Engine::start(root, Config::default(), Target::None).unwrap();
+        let about_memory = |engine: &Engine| {
+            engine.notes.iter().filter(|note| note.starts_with("memory: ")).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(about_memory(&engine), [""; 0]);
+        std::fs::write(&meminfo, "MemTotal: many\n").unwrap();
+        for _ in 0..2 {
+            engine.tick(Moment::now(), 0, false);
+        }
+        assert_eq!(about_memory(&engine).len(), 1, "{:?}", engine.notes);
     }
 }

@@ -112,7 +112,7 @@ fn session_stop(session: Robj) -> Answer<()> {
 
 #[extendr]
 fn session_remove_files(session: Robj) -> Answer<()> {
-    shared(&session)?.with(Session::remove_files);
+    shared(&session)?.remove_files();
     Ok(())
 }
 

@@ -104,8 +104,9 @@ fn remove_leftovers(parent: &Path) {
         let Some(pid) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok()) else {
             continue;
         };
-        // The group of a tracker that runs is in use; an empty one of a tracker that is gone is a leftover.
-        if !Path::new("/proc").join(pid.to_string()).exists() {
+        // The group of a tracker that runs is in use; an empty one of a tracker that is gone is a leftover. One of our
+        // own number, which containers give again and again, is of somebody before us.
+        if pid == std::process::id() || !Path::new("/proc").join(pid.to_string()).exists() {
             let _ = fs::remove_dir(entry.path());
         }
     }
