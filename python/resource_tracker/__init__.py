@@ -15,6 +15,10 @@ from .decorate import load_ipython_extension, track_resources
 from .server_info import get_server_info
 from .tracker import PidTracker, ProcessTracker, ResourceTracker, SystemTracker
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
 __version__: str = _native.version()
 
 __all__ = [
@@ -28,3 +32,12 @@ __all__ = [
     "load_ipython_extension",
     "track_resources",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """A module of this package, loaded when it is first asked for by its name."""
+    from importlib import import_module, util
+
+    if name.startswith("_") or util.find_spec(f"{__name__}.{name}") is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.{name}")

@@ -7,12 +7,23 @@ import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+    from collections.abc import Callable
     from typing import Any, Optional
 
     from .tracker import ResourceTracker
 
 __all__ = ["Snapshot"]
+
+
+def _read_first(method: Callable[..., Any]) -> Any:
+    """A method of dict that sees all keys."""
+
+    def of_all(self: Snapshot, *arguments: Any, **named: Any) -> Any:
+        return method(self._read(), *arguments, **named)
+
+    of_all.__name__ = method.__name__
+    of_all.__doc__ = method.__doc__
+    return of_all
 
 
 class Snapshot(dict):  # type: ignore[type-arg]
@@ -47,50 +58,33 @@ class Snapshot(dict):  # type: ignore[type-arg]
     def _read(self) -> Snapshot:
         if self.packed is not None:
             packed, self.packed = self.packed, None
-            super().update(json.loads(gzip.decompress(packed)))
+            dict.update(self, json.loads(gzip.decompress(packed)))
         return self
-
-    def __getitem__(self, key: str) -> Any:
-        return dict.__getitem__(self._read(), key)
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        dict.__setitem__(self._read(), key, value)
-
-    def __delitem__(self, key: str) -> None:
-        dict.__delitem__(self._read(), key)
-
-    def __contains__(self, key: object) -> bool:
-        return dict.__contains__(self._read(), key)
-
-    def __iter__(self) -> Iterator[str]:
-        return dict.__iter__(self._read())
-
-    def __len__(self) -> int:
-        return dict.__len__(self._read())
 
     def __eq__(self, other: object) -> bool:
         return dict.__eq__(self._read(), other._read() if isinstance(other, Snapshot) else other)
 
     __hash__ = None
-
-    def __repr__(self) -> str:
-        return dict.__repr__(self._read())
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, or the default."""
-        return dict.get(self._read(), key, default)
-
-    def keys(self) -> KeysView[str]:  # type: ignore[override]
-        """As of any dict."""
-        return dict.keys(self._read())
-
-    def values(self) -> ValuesView[Any]:  # type: ignore[override]
-        """As of any dict."""
-        return dict.values(self._read())
-
-    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
-        """As of any dict."""
-        return dict.items(self._read())
+    __contains__ = _read_first(dict.__contains__)
+    __delitem__ = _read_first(dict.__delitem__)
+    __getitem__ = _read_first(dict.__getitem__)
+    __ior__ = _read_first(dict.__ior__)
+    __iter__ = _read_first(dict.__iter__)
+    __len__ = _read_first(dict.__len__)
+    __or__ = _read_first(dict.__or__)
+    __repr__ = _read_first(dict.__repr__)
+    __reversed__ = _read_first(dict.__reversed__)
+    __ror__ = _read_first(dict.__ror__)
+    __setitem__ = _read_first(dict.__setitem__)
+    clear = _read_first(dict.clear)
+    get = _read_first(dict.get)
+    items = _read_first(dict.items)
+    keys = _read_first(dict.keys)
+    pop = _read_first(dict.pop)
+    popitem = _read_first(dict.popitem)
+    setdefault = _read_first(dict.setdefault)
+    update = _read_first(dict.update)
+    values = _read_first(dict.values)
 
     def copy(self) -> dict[str, Any]:
         """A plain dict."""

@@ -21,8 +21,6 @@ class StatSpec:
     StatSpec(column='cpu', agg=<built-in function max>, agg_name=None, round=2)
     """
 
-    __slots__ = ("agg", "agg_name", "column", "round")
-
     def __init__(
         self,
         column: str,
@@ -44,12 +42,9 @@ class StatSpec:
     def __hash__(self) -> int:
         return hash(self._fields())
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StatSpec, self._fields()
-
     def __repr__(self) -> str:
         fields = zip(("column", "agg", "agg_name", "round"), self._fields())
-        return f"StatSpec({', '.join(f'{name}={value!r}' for name, value in fields)})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields)})"
 
 
 class TinyDataFrame:
@@ -70,8 +65,6 @@ class TinyDataFrame:
     {'a': {'max': 3, 'total': 6}}
     """
 
-    __slots__ = ("_columns", "_whole")
-
     def __init__(
         self,
         data: Union[Mapping[str, Sequence[Any]], Sequence[Mapping[str, Any]], None] = None,
@@ -79,7 +72,8 @@ class TinyDataFrame:
         retries: int = 0,
         retry_delay: float = 0.1,
     ) -> None:
-        assert (data is None) != (csv_file_path is None), "give either data or csv_file_path, not both"
+        if (data is None) == (csv_file_path is None):
+            raise AssertionError("give either data or csv_file_path, not both")
         self._columns: dict[str, _Stored] = {}
         #: Columns whose floats are whole numbers, which files have without a point.
         self._whole: set[str] = set()
@@ -307,15 +301,11 @@ class TinyDataFrame:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __getstate__(self) -> tuple[dict[str, _Stored], set[str]]:
-        return self._columns, self._whole
-
-    def __setstate__(self, state: Union[tuple[dict[str, _Stored], set[str]], dict[str, Any]]) -> None:
-        if isinstance(state, dict):
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "_data" in state:
             # A frame of the original package keeps lists beside their names.
-            self._columns, self._whole = dict(zip(state["columns"], state["_data"])), set()
-        else:
-            self._columns, self._whole = state
+            state = {"_columns": dict(zip(state["columns"], state["_data"])), "_whole": set()}
+        self.__dict__.update(state)
 
 
 def _as_column(values: Any) -> _Stored:

@@ -1,20 +1,20 @@
-"""Trackers: in the background for a program, or in the foreground as CSV."""
+"""The tracker of a program, in its background."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 import weakref
 
 from . import _native
+from .printer import PidTracker, ProcessTracker, SystemTracker
 from .tiny_data_frame import StatSpec, TinyDataFrame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
-    from typing import Any, BinaryIO, Optional, Union
+    from typing import Any, Optional, Union
 
     from .report import Report
 
@@ -84,10 +84,8 @@ class ResourceTracker:
         discover_server: bool = True,
         discover_cloud: bool = True,
     ) -> None:
-        if method not in _METHODS:
-            raise ValueError(f"cannot find context for {method!r}; known are 'fork', 'spawn' and 'forkserver'")
         self._adopt(
-            _native.Session(
+            _session(
                 pid=os.getpid() if pid is None else pid,
                 children=bool(children),
                 interval=interval,
@@ -97,13 +95,14 @@ class ResourceTracker:
                 track_system=bool(track_system),
                 discover_server=bool(discover_server),
                 discover_cloud=bool(discover_cloud),
-                companion=None if method is None else _companion(),
             )
         )
         if autostart:
             self.start()
 
     def _adopt(self, session: _native.Session) -> None:
+        if hasattr(self, "_finalizer"):
+            self._finalizer.detach()
         self._session = session
         settings = session.settings
         self.pid: int = settings["pid"]
@@ -124,8 +123,23 @@ class ResourceTracker:
         # When nobody holds the tracker any more, and at the interpreter's end at the latest.
         self._finalizer = weakref.finalize(self, session.remove_files)
 
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "pid": self.pid,
+            "children": bool(self.children),
+            "interval": self.interval,
+            "method": self.method,
+            "autostart": bool(self.autostart),
+            "track_processes": "process_tracker" in self.trackers,
+            "track_system": "system_tracker" in self.trackers,
+            "discover_server": bool(self.discover_server),
+            "discover_cloud": bool(self.discover_cloud),
+        }
+
     def start(self) -> None:
-        """Starts recording; an error when it runs already, or has been stopped."""
+        """Starts recording, by the attributes as they are now; an error when it runs already, or has been stopped."""
+        if self.state is None and (wanted := self._settings()) != self._session.settings:
+            self._adopt(_session(**wanted))
         self._session.start()
         self._warn()
 
@@ -348,161 +362,16 @@ class ResourceTracker:
 
     @classmethod
     def _of(cls, session: _native.Session) -> ResourceTracker:
-        tracker = cls.__new__(cls)
+        # A class made of this one has attributes of its own to set.
+        tracker = cls.__new__(cls) if cls.__init__ is ResourceTracker.__init__ else cls(autostart=False)
         tracker._adopt(session)
         return tracker
 
 
-class _Printer:
-    """A blocking loop that writes a CSV row at each interval."""
-
-    _pid: Optional[int] = None
-
-    def _init(
-        self,
-        start_time: Optional[float],
-        interval: float,
-        children: bool,
-        autostart: bool,
-        output_file: Optional[str],
-    ) -> None:
-        self.status = "running"
-        self.interval = interval
-        self.cycle = 0
-        self.start_time = time.time() if start_time is None else start_time
-        self._children = children
-        self._meter = self._baseline()
-        self._stats: Optional[dict[str, Any]] = self._look()
-        if autostart:
-            time.sleep(max(0.0, self.start_time - time.time()))
-            self.start_tracking(output_file)
-
-    def _baseline(self) -> _native.Meter:
-        return _native.Meter(self._pid, self._children, self.interval)
-
-    def _look(self) -> dict[str, Any]:
-        raise NotImplementedError
-
-    @property
-    def stats(self) -> dict[str, Any]:
-        """Totals so far, of the constructor or the last row; read when asked for, since that costs more than a row."""
-        if self._stats is None:
-            self._stats = self._look()
-        return self._stats
-
-    def __call__(self) -> None:
-        """Does nothing: the loop runs in the constructor, or by `start_tracking`."""
-
-    def diff_stats(self) -> dict[str, Any]:
-        """The row from the last look to now."""
-        self.cycle += 1
-        self._stats = None
-        return self._meter.row()
-
-    def start_tracking(self, output_file: Optional[str] = None, print_header: bool = True) -> None:
-        """Writes a row at each interval to a file or standard output, until the process ends."""
-        from .helpers import render_csv_row
-
-        file: BinaryIO = open(output_file, "wb") if output_file else sys.stdout.buffer
-        try:
-            if print_header:
-                file.write(render_csv_row(self._header))
-                file.flush()
-            first = time.monotonic() + self.start_time - time.time()
-            line = 0
-            if not self._meter.has_ended():
-                # What was used before is in no row.
-                self._meter = self._baseline()
-            while self.status == "running":
-                # A line that has passed is skipped, not queued.
-                line = max(line, int((time.monotonic() - first) // self.interval)) + 1
-                if self._wait(first + self.interval * line):
-                    self.status = "exited"
-                file.write(render_csv_row(self.diff_stats().values()))
-                file.flush()
-        finally:
-            if output_file:
-                file.close()
-
-    @property
-    def _header(self) -> list[str]:
-        table = "system_metrics" if self._pid is None else "process_metrics"
-        return [metric["column"] for metric in _native.metrics() if metric["table"] in ("timestamp", table)]
-
-    def _wait(self, until: float) -> bool:
-        """Sleeps; whether the process has ended meanwhile."""
-        while (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, 0.1))
-            if self._meter.has_ended():
-                return True
-        return self._meter.has_ended()
-
-
-class ProcessTracker(_Printer):
-    """Rows of a process and its descendants, printed as CSV until it ends.
-
-    >>> tracker = ProcessTracker(autostart=False)
-    >>> tracker.diff_stats()["memory"] > 0
-    True
-    """
-
-    def __init__(
-        self,
-        pid: Optional[int] = None,
-        start_time: Optional[float] = None,
-        interval: float = 1,
-        children: bool = True,
-        autostart: bool = True,
-        output_file: Optional[str] = None,
-        csv_file_path: Optional[str] = None,
-    ) -> None:
-        from .helpers import get_tracker_implementation
-
-        self.get_process_stats, _ = get_tracker_implementation()
-        self.pid = self._pid = os.getpid() if pid is None else pid
-        self.children = bool(children)
-        self._init(start_time, interval, self.children, autostart, output_file or csv_file_path)
-
-    def _look(self) -> dict[str, Any]:
-        return self.get_process_stats(self.pid, self.children)
-
-
-class PidTracker(ProcessTracker):
-    """The old name of `ProcessTracker`."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        import warnings
-
-        warnings.warn(
-            "PidTracker is deprecated and will be removed in a future release. Please use ProcessTracker instead.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        super().__init__(*args, **kwargs)
-
-
-class SystemTracker(_Printer):
-    """Rows of the machine, printed as CSV until interrupted.
-
-    >>> SystemTracker(autostart=False).diff_stats()["memory_used"] > 0
-    True
-    """
-
-    def __init__(
-        self,
-        start_time: Optional[float] = None,
-        interval: float = 1,
-        autostart: bool = True,
-        output_file: Optional[str] = None,
-        csv_file_path: Optional[str] = None,
-    ) -> None:
-        from .helpers import get_tracker_implementation
-
-        _, self.get_system_stats = get_tracker_implementation()
-        self._init(start_time, interval, False, autostart, output_file or csv_file_path)
-
-    def _look(self) -> dict[str, Any]:
-        return self.get_system_stats()
+def _session(*, method: Optional[str], **settings: Any) -> _native.Session:
+    if method not in _METHODS:
+        raise ValueError(f"cannot find context for {method!r}; known are 'fork', 'spawn' and 'forkserver'")
+    return _native.Session(method=method, companion=None if method is None else _companion(), **settings)
 
 
 def _companion() -> str:

@@ -20,6 +20,7 @@ import resource_tracker
 from conftest import run_program
 from resource_tracker import ResourceTracker, track_resources
 from resource_tracker.report import Report, round_memory
+from resource_tracker.snapshot import Snapshot
 from resource_tracker.tiny_data_frame import TinyDataFrame
 
 CONTRACT = {
@@ -43,6 +44,18 @@ CONTRACT = {
 def test_every_name_of_the_contract_is_there(module: str) -> None:
     imported = importlib.import_module(module)
     assert [name for name in CONTRACT[module].split() if not hasattr(imported, name)] == []
+
+
+def test_modules_are_there_by_their_name_alone() -> None:
+    program = """
+    import resource_tracker
+    print(resource_tracker.helpers.aggregate_stats([]), resource_tracker.column_maps.BYTE_MAPPING != {})
+    try:
+        resource_tracker.no_such_module
+    except AttributeError as error:
+        print(error)
+    """
+    assert run_program(program) == "{} True\nmodule 'resource_tracker' has no attribute 'no_such_module'\n"
 
 
 def test_every_example_runs() -> None:
@@ -129,6 +142,41 @@ def test_process_stats_are_totals() -> None:
         child.kill()
         child.wait()
     assert get_process_stats(2**22 - 1)["memory"] == 0
+
+
+@pytest.mark.parametrize("module", ["tracker_procfs", "tracker_psutil"])
+def test_a_process_that_has_ended_has_used_nothing(module: str) -> None:
+    get_process_stats = importlib.import_module(f"resource_tracker.{module}").get_process_stats
+    ended = subprocess.Popen(["true"])
+    while Path(f"/proc/{ended.pid}/stat").read_text().split()[2] != "Z":
+        time.sleep(0.01)
+    for pid in (ended.pid, 2**22 + 1):
+        stats = get_process_stats(pid)
+        assert [stats[name] for name in ("memory", "read_bytes", "write_bytes")] == [0, 0, 0]
+    ended.wait()
+
+
+def test_a_list_that_holds_itself_is_refused() -> None:
+    from resource_tracker.helpers import aggregate_stats
+
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(ValueError, match="levels deep"):
+        aggregate_stats(endless)
+
+
+def test_a_kept_snapshot_is_changed_as_any_dict() -> None:
+    with ResourceTracker(interval=0.05, discover_cloud=False) as tracker:
+        tracker.wait_for_samples(1)
+    whole = tracker.snapshot()
+    assert Snapshot.of(tracker).pop("process_metrics") == whole["process_metrics"]
+    assert Snapshot.of(tracker) | {"x": 1} == {**whole, "x": 1}
+    assert list(reversed(Snapshot.of(tracker))) == list(reversed(list(Snapshot.of(tracker))))
+    changed = Snapshot.of(tracker)
+    changed.update(metadata={**whole["metadata"], "interval": 7})
+    assert ResourceTracker.from_snapshot(changed).interval == 7
+    changed.clear()
+    assert changed == {}
 
 
 def test_system_stats_are_totals() -> None:

@@ -190,6 +190,10 @@ def test_what_is_no_finite_number_is_still_a_number_when_read() -> None:
     assert frame["a"][0] == float("inf") and frame["a"][1] != frame["a"][1] and frame["b"] == [float("-inf"), 1]
 
 
+class Mine(TinyDataFrame):
+    """A frame with attributes of somebody else's."""
+
+
 def test_frames_and_specs_pickle_and_copy(frame: TinyDataFrame) -> None:
     native = TinyDataFrame(csv_file_path=_csv("a,b\n1,2.5\n,4\n"))
     for original in (frame, native):
@@ -198,3 +202,7 @@ def test_frames_and_specs_pickle_and_copy(frame: TinyDataFrame) -> None:
             assert twin.to_csv() == original.to_csv()
     spec = StatSpec("a", max, "most", 2)
     assert pickle.loads(pickle.dumps(spec)) == spec == copy.deepcopy(spec)
+    mine = Mine({"a": [1]})
+    mine.note = "kept"  # type: ignore[attr-defined]
+    for again in (pickle.loads(pickle.dumps(mine)), copy.copy(mine)):
+        assert type(again) is Mine and again == mine and again.note == "kept"

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import pytest
 import resource_tracker
@@ -74,6 +74,35 @@ def test_attributes_are_as_given() -> None:
     assert (tracker.method, tracker.autostart, tracker.trackers) == (None, False, ["process_tracker"])
     assert (tracker.start_time, tracker.stop_time, tracker.running, tracker.n_samples) == (None, None, False, 0)
     assert (tracker.server_info, tracker.cloud_info) == (None, None)
+
+
+def test_attributes_set_before_the_start_are_heard() -> None:
+    tracker = ResourceTracker(autostart=False, discover_cloud=False)
+    with subprocess.Popen(["sleep", "60"]) as other:
+        tracker.pid, tracker.interval = other.pid, 0.05
+        tracker.trackers.remove("system_tracker")
+        tracker.start()
+        tracker.wait_for_samples(2)
+        tracker.stop()
+        other.kill()
+    assert set(tracker.process_metrics["pid"]) == {other.pid}
+    assert not len(tracker.system_metrics)
+    assert tracker.snapshot()["metadata"]["interval"] == 0.05
+    tracker = ResourceTracker(autostart=False)
+    tracker.interval = -1
+    with pytest.raises(ValueError, match="interval"):
+        tracker.start()
+
+
+def test_a_class_made_of_the_tracker_is_made_whole_when_it_is_loaded(recorded: ResourceTracker) -> None:
+    class Labelled(ResourceTracker):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            self.label = "mine"
+
+    loaded = Labelled.loads(recorded.dumps())
+    assert isinstance(loaded, Labelled) and loaded.label == "mine"
+    assert loaded.n_samples == recorded.n_samples
 
 
 @pytest.mark.parametrize("interval", [0, -1, float("nan"), float("inf"), 86_401, 0.0005])
@@ -507,6 +536,20 @@ def test_system_tracker_prints_to_standard_output() -> None:
         process.kill()
     assert lines[0] == ",".join(f'"{name}"' for name in SYSTEM.split()) + "\n"
     assert len(lines[2].split(",")) == len(SYSTEM.split())
+
+
+def test_rows_go_where_standard_output_goes() -> None:
+    program = """
+    import contextlib, io, os, signal, threading
+    from resource_tracker import SystemTracker
+    text = io.StringIO()
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with contextlib.redirect_stdout(text), contextlib.suppress(KeyboardInterrupt):
+        SystemTracker(interval=0.1)
+    print(text.getvalue().splitlines()[0])
+    """
+    assert run_program(program).startswith('"timestamp","processes"')
 
 
 def test_flags_are_anything_that_is_true_or_not() -> None:

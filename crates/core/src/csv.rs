@@ -171,38 +171,68 @@ pub enum LastRow {
 /// When a line has the wrong number of cells, or a cell no number. A half-written last line is no
 /// error.
 pub fn read(text: &[u8], table: Option<Table>, last_row: LastRow) -> Result<Frame, CsvError> {
-    let mut records = Records::new(text);
+    let (names, mut rows) = TableRows::open(text, last_row)?;
+    let mut columns: Vec<ReadColumn> = names.into_iter().map(ReadColumn::new).collect();
     let mut fields = Vec::new();
-    match records.read(&mut fields) {
-        None | Some(LineEnd::OpenQuote) => return Ok(Frame::default()),
-        Some(LineEnd::Input) if last_row == LastRow::MustEnd => return Ok(Frame::default()),
-        Some(LineEnd::Input | LineEnd::Newline) => {}
-    }
-    let names: Result<Vec<String>, _> =
-        fields.drain(..).map(|field| String::from_utf8(field.text.into_owned())).collect();
-    let mut columns: Vec<ReadColumn> =
-        names.map_err(|_| CsvError::Header)?.into_iter().map(ReadColumn::new).collect();
-
-    while let Some(end) = records.read(&mut fields) {
-        let line = records.line();
-        let (found, expected) = (fields.len(), columns.len());
-        let half_written = match end {
-            LineEnd::Newline => false,
-            LineEnd::Input => last_row == LastRow::MustEnd || found != expected,
-            LineEnd::OpenQuote => true,
-        };
-        if half_written {
-            break;
-        }
-        if found != expected {
-            return Err(CsvError::Cells { line, found, expected });
-        }
+    while let Some(line) = rows.read(&mut fields)? {
         for (column, field) in columns.iter_mut().zip(&fields) {
             column.push(line, &field.text)?;
         }
     }
     let columns = columns.into_iter().map(|column| column.finish(table)).collect();
     Frame::from_columns(columns).map_err(|source| CsvError::Columns { source })
+}
+
+/// The rows of a text that has a header, whatever their cells hold.
+#[derive(Debug)]
+pub struct TableRows<'t> {
+    records: Records<'t>,
+    cells: usize,
+    last_row: LastRow,
+}
+
+impl<'t> TableRows<'t> {
+    /// The names in the header, none where there is no whole one, and the rows below it.
+    ///
+    /// # Errors
+    /// When the header is no text, or names a column twice.
+    pub fn open(text: &'t [u8], last_row: LastRow) -> Result<(Vec<String>, Self), CsvError> {
+        let mut records = Records::new(text);
+        let mut fields = Vec::new();
+        match records.read(&mut fields) {
+            None | Some(LineEnd::OpenQuote) => fields.clear(),
+            Some(LineEnd::Input) if last_row == LastRow::MustEnd => fields.clear(),
+            Some(LineEnd::Input | LineEnd::Newline) => {}
+        }
+        let names: Result<Vec<String>, _> =
+            fields.drain(..).map(|field| String::from_utf8(field.text.into_owned())).collect();
+        let names = names.map_err(|_| CsvError::Header)?;
+        let columns = names.iter().map(|name| Column::new(name.clone(), Vec::new())).collect();
+        Frame::from_columns(columns).map_err(|source| CsvError::Columns { source })?;
+        Ok((names.clone(), Self { records, cells: names.len(), last_row }))
+    }
+
+    /// Reads the next row, which has as many cells as the header; its line, or `None` at the end, where a
+    /// half-written row is left out.
+    ///
+    /// # Errors
+    /// When it has another number of cells.
+    pub fn read(&mut self, fields: &mut Vec<Field<'t>>) -> Result<Option<usize>, CsvError> {
+        let Some(end) = self.records.read(fields).filter(|_| self.cells > 0) else { return Ok(None) };
+        let (line, found, expected) = (self.records.line(), fields.len(), self.cells);
+        let half_written = match end {
+            LineEnd::Newline => false,
+            LineEnd::Input => self.last_row == LastRow::MustEnd || found != expected,
+            LineEnd::OpenQuote => true,
+        };
+        if half_written {
+            return Ok(None);
+        }
+        if found != expected {
+            return Err(CsvError::Cells { line, found, expected });
+        }
+        Ok(Some(line))
+    }
 }
 
 /// A column while its cells come in. Whether it holds whole numbers is seen from their text.
@@ -258,7 +288,7 @@ pub struct Field<'a> {
 
 /// How a line ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineEnd {
+enum LineEnd {
     /// By a line feed, with or without a carriage return before it.
     Newline,
     /// By the end of the text.
@@ -267,9 +297,9 @@ pub enum LineEnd {
     OpenQuote,
 }
 
-/// The lines of a CSV text, cell by cell; for fronts whose tables hold text too.
+/// The lines of a CSV text, cell by cell.
 #[derive(Clone, Debug)]
-pub struct Records<'a> {
+struct Records<'a> {
     rest: &'a [u8],
     /// Line that `rest` starts in, the first being 1.
     next_line: usize,

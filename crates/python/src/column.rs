@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PySlice, PyString};
-use resource_tracker::csv::{self, CsvError, Field, LastRow, LineEnd, Records};
+use pyo3::types::{IntoPyDict as _, PyBytes, PyDict, PyList, PySlice, PyString};
+use resource_tracker::csv::{self, CsvError, Field, LastRow, TableRows};
 use resource_tracker::decimal;
 use resource_tracker::frame::{Column as CoreColumn, Frame};
 
@@ -108,35 +108,16 @@ pub fn read_csv<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Bound<'py, PyDict
 }
 
 fn read_mixed<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Bound<'py, PyDict>> {
-    let mut records = Records::new(text);
+    let refuse = |error: CsvError| PyValueError::new_err(error::text(&error));
+    let (names, mut rows) = TableRows::open(text, LastRow::MayLackLineEnd).map_err(refuse)?;
+    let columns: Vec<_> = names.iter().map(|_| PyList::empty(py)).collect();
     let mut fields = Vec::new();
-    let dict = PyDict::new(py);
-    if records.read(&mut fields).is_none() {
-        return Ok(dict);
-    }
-    let mut columns = Vec::new();
-    for name in &fields {
-        let list = PyList::empty(py);
-        dict.set_item(String::from_utf8_lossy(&name.text), &list)?;
-        columns.push(list);
-    }
-    while let Some(end) = records.read(&mut fields) {
-        if fields.len() != columns.len() {
-            if end == LineEnd::Newline {
-                return Err(PyValueError::new_err(format!(
-                    "line {} has {} cells where the header has {}",
-                    records.line(),
-                    fields.len(),
-                    columns.len()
-                )));
-            }
-            break;
-        }
+    while rows.read(&mut fields).map_err(refuse)?.is_some() {
         for (list, field) in columns.iter().zip(&fields) {
             list.append(cell_to_python(py, field)?)?;
         }
     }
-    Ok(dict)
+    names.iter().zip(columns).into_py_dict(py)
 }
 
 fn cell_to_python<'py>(py: Python<'py>, field: &Field<'_>) -> PyResult<Bound<'py, PyAny>> {

@@ -81,3 +81,24 @@ test_that("what is no recording is named", {
   }
   expect_error(recorded()$dump("/no/such/folder/file"), "/no/such/folder/file", class = "resource_tracker_io_error")
 })
+
+test_that("a recording says its own interval, whatever may be asked for here", {
+  snapshot <- recorded()$snapshot()
+  snapshot$metadata$interval <- 1e6
+  expect_identical(ResourceTracker$from_snapshot(snapshot)$interval, 1e6)
+})
+
+test_that("the environment chooses how the host is read", {
+  Sys.setenv(RESOURCE_TRACKER_BACKEND = "sysinfo")
+  on.exit(Sys.unsetenv("RESOURCE_TRACKER_BACKEND"))
+  tracker <- ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)$wait_for_samples()$stop()
+  expect_identical(tracker$snapshot()$metadata$resource_tracker$implementation, "sysinfo")
+  Sys.setenv(RESOURCE_TRACKER_BACKEND = "abacus")
+  expect_error(ResourceTracker$new(), "abacus")
+})
+
+test_that("lists without a bottom in sight are refused", {
+  deep <- 1
+  for (level in 1:1000) deep <- list(deep)
+  expect_error(recorded()$recommend_resources(historical_stats = deep), "levels deep")
+})

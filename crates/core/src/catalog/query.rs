@@ -106,12 +106,19 @@ impl Filters {
     ];
 
     /// Sets a filter by name: text or a list of texts, a truth value for `spot`, a number for
-    /// `max_price` and `storage_size`; null takes it off.
+    /// `max_price` and `storage_size`; null takes it off. Names of the API's own parameters will do.
     ///
     /// # Errors
     /// When there is no filter of that name, or the value has the wrong type.
     pub fn set(&mut self, name: &str, value: &Value) -> Result<(), CatalogError> {
-        let filter = Self::NAMES.into_iter().find(|known| *known == name).ok_or_else(|| {
+        let asked = match name {
+            "vendor" => "vendor_id",
+            "regions" | "vendor_regions" => "region",
+            "countries" => "country",
+            "compliance_framework" => "compliance_framework_id",
+            name => name,
+        };
+        let filter = Self::NAMES.into_iter().find(|known| *known == asked).ok_or_else(|| {
             CatalogError::UnknownFilter { name: name.to_owned(), known: quoted(Self::NAMES) }
         })?;
         let bad = |expected| CatalogError::BadValue { filter, value: value.to_string(), expected };
@@ -455,6 +462,16 @@ mod tests {
             refused(ask().filter("region", 7)),
             "filter `region` takes text or a list of texts, not `7`"
         );
+    }
+
+    #[test]
+    fn names_of_the_apis_own_parameters_will_do() {
+        let by = |name: &str, value: &str| Query::new(1.0, 1.0).filter(name, value).unwrap().filters;
+        assert_eq!(by("vendor", "aws"), by("vendor_id", "aws"));
+        assert_eq!(by("vendor_regions", "aws~eu-west-1"), by("region", "aws~eu-west-1"));
+        assert_eq!(by("regions", "eu-west-1"), by("region", "eu-west-1"));
+        assert_eq!(by("countries", "DE"), by("country", "DE"));
+        assert_eq!(by("compliance_framework", "soc2"), by("compliance_framework_id", "soc2"));
     }
 
     #[test]

@@ -54,6 +54,10 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     if with_children {
         reading.children = reading.children.or(Some(0));
     }
+    if members.is_empty() {
+        // Nobody is there to have read or written anything.
+        (reading.read_bytes, reading.write_bytes) = (Some(0), Some(0));
+    }
     members.sort_unstable();
     reading.gpu = gpu::look(root, &Question { members, root_pid: Some(pid), since_ns: None }).job();
     let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
@@ -198,7 +202,7 @@ mod tests {
         assert!(own.memory_kib > 500 && own.children.is_some(), "{own:?}");
         assert_eq!(process(&root, std::process::id(), false).unwrap().children, None);
         let none = process(&root, u32::MAX >> 4, true).unwrap();
-        assert_eq!((none.memory_kib, none.read_bytes, none.user_s), (0, None, 0.0));
+        assert_eq!((none.memory_kib, none.read_bytes, none.user_s), (0, Some(0), 0.0));
     }
 
     #[test]

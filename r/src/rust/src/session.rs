@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use extendr_api::prelude::*;
 use resource_tracker::catalog::{self, Query};
-use resource_tracker::config::{Config, Interval};
+use resource_tracker::config::{Backend, Config, Interval};
 use resource_tracker::frame::CombinedOptions;
 use resource_tracker::metric::Table;
 use resource_tracker::output::Output;
@@ -77,7 +77,8 @@ fn session_new(
     } else {
         return Err(Failure::new(Kind::Value, format!("`pid` must be a process number, not `{pid}`")));
     };
-    let config = Config { interval, children, track_processes, track_system, ..Config::default() };
+    let backend = Backend::from_env()?;
+    let config = Config { interval, children, track_processes, track_system, backend, ..Config::default() };
     let plan =
         Plan { config, pid, method: None, autostart, discover_server, discover_cloud, companion: None };
     Ok(pointer(Session::new(plan).with_rows_in(path(temporary_folder))))
@@ -106,7 +107,7 @@ fn session_start(session: Robj) -> Answer<()> {
 
 #[extendr]
 fn session_stop(session: Robj) -> Answer<()> {
-    shared(&session)?.with(Session::stop);
+    shared(&session)?.stop();
     Ok(())
 }
 
@@ -140,11 +141,12 @@ fn session_wait_on(session: Robj, wanted: f64, waited_s: f64, timeout_s: f64) ->
 fn session_settings(session: Robj) -> Answer {
     let shared = shared(&session)?;
     let Plan { config, pid, autostart, discover_server, discover_cloud, .. } = shared.plan();
-    let (start_time, stop_time) = shared.with(|session| (session.start_time(), session.stop_time()));
+    let (interval, start_time, stop_time) =
+        shared.with(|session| (session.interval_s(), session.start_time(), session.stop_time()));
     let settings = json!({
         "pid": pid,
         "children": config.children,
-        "interval": config.interval.seconds(),
+        "interval": interval,
         "autostart": autostart,
         "track_processes": config.track_processes,
         "track_system": config.track_system,

@@ -73,13 +73,23 @@ fn array_to_r(items: &[Value], singles: Singles) -> Answer {
     Ok(List::from_values(values).into())
 }
 
+/// What we are given lies no deeper than this.
+const DEEPEST: usize = 64;
+
 /// The JSON of an R value made of what JSON knows; `NA` and numbers that are not finite are missing.
 pub fn from_r(value: &Robj) -> Answer<Value> {
+    nested(value, DEEPEST)
+}
+
+fn nested(value: &Robj, deeper: usize) -> Answer<Value> {
     if value.is_null() {
         return Ok(Value::Null);
     }
     if value.is_list() {
-        return list_from_r(value);
+        let deeper = deeper.checked_sub(1).ok_or_else(|| {
+            Failure::new(Kind::Value, format!("cannot use lists more than {DEEPEST} levels deep"))
+        })?;
+        return list_from_r(value, deeper);
     }
     let items: Vec<Value> = if let Some(texts) = value.as_str_iter() {
         texts.map(|text| if text.is_na() { Value::Null } else { text.into() }).collect()
@@ -100,27 +110,31 @@ pub fn from_r(value: &Robj) -> Answer<Value> {
 }
 
 /// An object by its names, an array without; a data frame is an array of its rows.
-fn list_from_r(value: &Robj) -> Answer<Value> {
+fn list_from_r(value: &Robj, deeper: usize) -> Answer<Value> {
     let list = value.as_list().unwrap_or_default();
     if value.inherits("data.frame") {
-        return rows_from_r(&list);
+        return rows_from_r(&list, deeper);
     }
     if value.names().is_none() {
-        return list.values().map(|item| from_r(&item)).collect::<Answer<_>>().map(Value::Array);
+        return list.values().map(|item| nested(&item, deeper)).collect::<Answer<_>>().map(Value::Array);
     }
-    map_from_r(&list).map(Value::Object)
+    entries(&list, deeper).map(Value::Object)
 }
 
 /// The JSON object of a named list.
 pub fn map_from_r(list: &List) -> Answer<Map<String, Value>> {
-    list.iter().map(|(name, item)| Ok((name.to_owned(), from_r(&item)?))).collect()
+    entries(list, DEEPEST)
 }
 
-fn rows_from_r(frame: &List) -> Answer<Value> {
+fn entries(list: &List, deeper: usize) -> Answer<Map<String, Value>> {
+    list.iter().map(|(name, item)| Ok((name.to_owned(), nested(&item, deeper)?))).collect()
+}
+
+fn rows_from_r(frame: &List, deeper: usize) -> Answer<Value> {
     let columns: Vec<(String, Vec<Value>)> = frame
         .iter()
         .map(|(name, column)| {
-            let cells = match from_r(&column)? {
+            let cells = match nested(&column, deeper)? {
                 Value::Array(cells) => cells,
                 one => vec![one],
             };
