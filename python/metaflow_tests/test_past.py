@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import pickle
+import threading
+import time
 
 import pytest
 from resource_tracker import ResourceTracker
@@ -54,6 +56,35 @@ def test_the_last_five_successful_runs_count_newest_first(has_many: bool) -> Non
 def test_all_tasks_of_a_run_are_taken_together() -> None:
     (stats,) = _past({"1": [_artifact(1, 300), _artifact(3, 200), {"error": {}}, None]})
     assert stats["process_cpu_usage"]["mean"] == 2 and stats["process_memory"]["max"] == 300
+
+
+def test_a_service_that_does_not_answer_is_not_waited_for() -> None:
+    from metaflow_extensions.resource_tracker.plugins.track_resources.past import BUDGET_S, past_stats
+
+    answered = threading.Event()
+
+    class Silent:
+        @staticmethod
+        def get_object(*question):
+            answered.wait(60)
+            return []
+
+    began = time.monotonic()
+    assert past_stats(None, Silent, "Flow", "now", "step", "end", "kept") == []
+    assert BUDGET_S <= time.monotonic() - began < 30
+    answered.set()
+
+
+def test_a_service_that_fails_is_told() -> None:
+    from metaflow_extensions.resource_tracker.plugins.track_resources.past import past_stats
+
+    class Broken:
+        @staticmethod
+        def get_object(*question):
+            raise ConnectionError("no route")
+
+    with pytest.raises(ConnectionError, match="no route"):
+        past_stats(None, Broken, "Flow", "now", "step", "end", "kept")
 
 
 def test_a_run_of_more_tasks_than_can_be_read_in_time_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -386,10 +386,11 @@ impl Session {
         }
     }
 
-    /// Rows so far.
+    /// Rows so far, of the tables that are on.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.summary().rows()
+        let Config { track_processes, track_system, .. } = self.plan.config;
+        if track_processes || track_system { self.summary().rows() } else { 0 }
     }
 
     /// Whether a host that has waited for `waited_s` may go on: `None` once there are `wanted` rows, else how many

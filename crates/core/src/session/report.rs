@@ -49,7 +49,8 @@ pub fn report_for(recording: &Recording, asker: Asker, history: Vec<Stats>) -> R
         return Err(StatsError::NoMetrics);
     }
     let (made_at, head) = (Moment::now().wall_s(), &recording.head);
-    let known = report::Context::of(head, summary, history, made_at, report::Zone::local_at(made_at));
+    let zone = report::Zone::local_at(head.metadata.start_time.unwrap_or(made_at));
+    let known = report::Context::of(head, summary, history, made_at, zone);
     let running = recording.head.run.as_ref().is_some_and(|run| run.status == Some(Status::Running));
     let Asker { integration, title, names, requested, failed } = asker;
     let mut context = report::Context { integration, title, names, requested, failed, running, ..known };
