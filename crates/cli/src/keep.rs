@@ -7,23 +7,20 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use resource_tracker::allocation::allocation;
 use resource_tracker::cloud::{self, CloudInfo};
 use resource_tracker::config::Config;
 use resource_tracker::error::with_causes;
 use resource_tracker::history::{Entry, History};
-use resource_tracker::host;
 use resource_tracker::metric::Table;
 use resource_tracker::output::{self, Output};
 use resource_tracker::paths;
 use resource_tracker::record::{self, Rows};
 use resource_tracker::recording::{Head, Run, Status};
 use resource_tracker::recover::temporary_name;
-use resource_tracker::root::Root;
 use resource_tracker::sampler::Sink;
 use resource_tracker::snapshot::Moment;
 use resource_tracker::sys;
-use resource_tracker::tracker::{State, Tracker};
+use resource_tracker::tracker::State;
 use resource_tracker::wrap::Done;
 
 use crate::args::RecordArgs;
@@ -159,7 +156,8 @@ impl Keeper {
             None if tracker.state() == State::Exited => run.status = Some(Status::Ended),
             None => run.status = Some(Status::Detached),
         }
-        let mut head = head_of(&self.config, run, tracker, done.pid);
+        let mut head = record::head(&self.config, done.pid, tracker.started().wall_s(), run);
+        record::finish(&mut head, tracker);
         head.cloud_info = cloud_info(self.offline);
         let mut kept = Kept { head, recording: None, report: None, notes };
         let Some(rows) = self.rows else { return Some(kept) };
@@ -199,22 +197,6 @@ impl Keeper {
         }
         Some(kept)
     }
-}
-
-fn head_of(config: &Config, mut run: Run, tracker: &Tracker, pid: u32) -> Head {
-    let summary = tracker.summary();
-    run.cpu_source = Some(tracker.cpu_source().to_owned());
-    run.coverage = summary.coverage();
-    run.notes = tracker.notes();
-    run.gpus = tracker.gpus();
-    let mut head = record::head(config, pid, tracker.started().wall_s(), run);
-    head.metadata.set_stop_time(Moment::now().wall_s());
-    head.server_info = Root::host().ok().map(|root| {
-        let mut info = host::look_at_once(&root, "self").server_info();
-        info.insert("allocation".to_owned(), serde_json::json!(allocation(&summary)));
-        info
-    });
-    head
 }
 
 /// What the discovery that began with the job has found; `None` while it has not ended.

@@ -1,10 +1,11 @@
 //! Is the machine ours alone? The guess that `server_info` calls `allocation`.
 //!
 //! In:  the means of the job and of the machine.
-//! Out: [`Allocation`].
+//! Out: [`Allocation`], also as a key of `server_info`.
 //! Not here: the rest of `server_info` (`host`).
 
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use crate::metric::Metric;
 use crate::summary::Summary;
@@ -57,6 +58,13 @@ pub fn allocation(summary: &Summary) -> Option<Allocation> {
         guess = Some(Allocation::Dedicated);
     }
     guess
+}
+
+/// `server_info` with the guess in it.
+#[must_use]
+pub fn with_allocation(mut server_info: Map<String, Value>, summary: &Summary) -> Map<String, Value> {
+    server_info.insert("allocation".to_owned(), json!(allocation(summary)));
+    server_info
 }
 
 #[cfg(test)]

@@ -21,10 +21,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::allocation::allocation;
 use crate::config::{Backend, Config, ConfigError, Interval};
 use crate::history::{self, Entry, History};
-use crate::host;
 use crate::journal::notes_path;
 use crate::paths;
 use crate::record::{self, Rows};
@@ -361,11 +359,6 @@ fn leave_everything() {
 
 /// The host is gone and did not say goodbye: its recording goes to the history.
 fn keep(orders: &Orders, config: Config, rows: Rows, mut run: Run, tracker: &Tracker, host: Option<&Watch>) {
-    let summary = tracker.summary();
-    run.cpu_source = Some(tracker.cpu_source().to_owned());
-    run.coverage = summary.coverage();
-    run.notes = tracker.notes();
-    run.gpus = tracker.gpus();
     if let Some(ending) = how_it_ended(orders.host, host) {
         record::set_ending(&mut run, ending);
         run.notes.push(match ending {
@@ -381,15 +374,8 @@ fn keep(orders: &Orders, config: Config, rows: Rows, mut run: Run, tracker: &Tra
     head.metadata.autostart = orders.autostart;
     head.metadata.discover_server = orders.discover_server;
     head.metadata.discover_cloud = orders.discover_cloud;
-    head.metadata.set_stop_time(Moment::now().wall_s());
-    if orders.discover_server {
-        head.server_info = Root::host().ok().map(|root| {
-            let mut info = host::look_at_once(&root, "self").server_info();
-            info.insert("allocation".to_owned(), serde_json::json!(allocation(&summary)));
-            info
-        });
-    }
-    let entry = Entry::new(&orders.id, &head, summary.stats().ok());
+    record::finish(&mut head, tracker);
+    let entry = Entry::new(&orders.id, &head, tracker.summary().stats().ok());
     let history = history::default_directory(|name| std::env::var_os(name)).map(History::at);
     let stored = history.map(|history| history.store(&entry, |file| rows.write_snapshot(file, &head)));
     if !matches!(stored, Some(Ok(_))) {

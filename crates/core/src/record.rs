@@ -10,13 +10,18 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::allocation::with_allocation;
 use crate::config::Config;
+use crate::host;
 use crate::journal::{Journal, JournalError, Reader};
 use crate::metric::Row;
 use crate::recording::{Head, Metadata, Recording, Run, Software, Status, VERSION, gzip, write_snapshot};
+use crate::root::Root;
 use crate::sampler::Sink;
+use crate::snapshot::Moment;
 use crate::source::{self, process_start};
 use crate::sys::Ending;
+use crate::tracker::Tracker;
 
 /// The version of this program, as recordings name it.
 pub const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -50,6 +55,22 @@ pub fn head(config: &Config, pid: u32, start_time: f64, run: Run) -> Head {
         cloud_info: None,
         run: Some(run),
         other: serde_json::Map::new(),
+    }
+}
+
+/// Writes what the tracker knows at the end of its recording into the head: the moment, how it counted, and the machine
+/// if that is to be looked at. Notes that the run has already come after the tracker's.
+pub fn finish(head: &mut Head, tracker: &Tracker) {
+    let summary = tracker.summary();
+    let run = head.run.get_or_insert_default();
+    run.cpu_source = Some(tracker.cpu_source().to_owned());
+    run.coverage = summary.coverage();
+    run.notes.splice(..0, tracker.notes());
+    run.gpus = tracker.gpus();
+    head.metadata.set_stop_time(Moment::now().wall_s());
+    if head.metadata.discover_server {
+        let info = Root::host().ok().map(|root| host::look_at_once(&root, "self").server_info());
+        head.server_info = info.map(|info| with_allocation(info, &summary));
     }
 }
 

@@ -3,11 +3,11 @@
 //! In:  the rows so far. Out: frames, figures and maps, as of now.
 //! Not here: how they are computed (`frame`, `stats`, `recommend`, `host`, `cloud`), the whole of them (`save`).
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::load::read_rows;
 use super::{Life, Session};
-use crate::allocation::allocation;
+use crate::allocation::with_allocation;
 use crate::cloud::{self, CloudInfo};
 use crate::frame::{CombinedOptions, Frame, FrameError, combined};
 use crate::host;
@@ -88,11 +88,9 @@ impl Session {
             return None;
         }
         self.look_at_server(host::look);
-        let mut info = self.server.clone()?;
-        if !(matches!(self.life, Life::Loaded { .. }) && info.contains_key("allocation")) {
-            info.insert("allocation".to_owned(), json!(allocation(&self.summary())));
-        }
-        Some(info)
+        let info = self.server.clone()?;
+        let is_guessed = matches!(self.life, Life::Loaded { .. }) && info.contains_key("allocation");
+        Some(if is_guessed { info } else { with_allocation(info, &self.summary()) })
     }
 
     /// The cloud; `None` where it is not to be looked for, or not found out yet.
