@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use resource_tracker::cloud::{self, CloudInfo};
+use resource_tracker::cloud;
 use resource_tracker::config::Config;
 use resource_tracker::error::with_causes;
 use resource_tracker::history::{Entry, History};
@@ -158,7 +158,8 @@ impl Keeper {
         }
         let mut head = record::head(&self.config, done.pid, tracker.started().wall_s(), run);
         record::finish(&mut head, tracker);
-        head.cloud_info = cloud_info(self.offline);
+        // `None` while the discovery that began with the job has not ended.
+        head.cloud_info = cloud::known_info(self.offline);
         let mut kept = Kept { head, recording: None, report: None, notes };
         let Some(rows) = self.rows else { return Some(kept) };
         // What looked at the machine is not needed beside what writes.
@@ -196,15 +197,6 @@ impl Keeper {
             }
         }
         Some(kept)
-    }
-}
-
-/// What the discovery that began with the job has found; `None` while it has not ended.
-fn cloud_info(offline: bool) -> Option<serde_json::Map<String, serde_json::Value>> {
-    let found = cloud::known(offline)?;
-    match serde_json::to_value(CloudInfo::new(&found)) {
-        Ok(serde_json::Value::Object(info)) => Some(info),
-        _ => None,
     }
 }
 

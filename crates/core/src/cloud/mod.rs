@@ -25,6 +25,7 @@ use crate::sys::Handover;
 use dmi::Dmi;
 use http::Client;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -253,6 +254,15 @@ pub fn discover_in_background(offline: bool) {
 #[must_use]
 pub fn known(offline: bool) -> Option<Found> {
     Knowledge::of(offline || crate::network::offline()).found.get().cloned()
+}
+
+/// The same, as a recording has it.
+#[must_use]
+pub fn known_info(offline: bool) -> Option<Map<String, Value>> {
+    match serde_json::to_value(CloudInfo::new(&known(offline)?)) {
+        Ok(Value::Object(info)) => Some(info),
+        _ => None,
+    }
 }
 
 /// Which cloud this is, found out once a process; waits for little more than [`BUDGET`] at most.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::load::read_rows;
 use super::{Life, Session};
 use crate::allocation::with_allocation;
-use crate::cloud::{self, CloudInfo};
+use crate::cloud;
 use crate::frame::{CombinedOptions, Frame, FrameError, combined};
 use crate::host;
 use crate::metric::Table;
@@ -98,10 +98,7 @@ impl Session {
     pub fn cloud_info(&mut self) -> Option<Map<String, Value>> {
         let is_live = matches!(self.life, Life::Thread { .. } | Life::Companion { .. });
         if self.cloud.is_none() && self.plan.discover_cloud && is_live {
-            let found = cloud::known(false)?;
-            if let Ok(Value::Object(info)) = serde_json::to_value(CloudInfo::new(&found)) {
-                self.cloud = Some(info);
-            }
+            self.cloud = cloud::known_info(false);
         }
         self.cloud.clone()
     }
