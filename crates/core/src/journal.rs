@@ -44,6 +44,15 @@ pub enum JournalError {
     },
 }
 
+impl From<JournalError> for io::Error {
+    fn from(error: JournalError) -> Self {
+        match error {
+            JournalError::Io { source, .. } => source,
+            foreign @ JournalError::Foreign { .. } => Self::other(foreign),
+        }
+    }
+}
+
 #[derive(Deserialize, Serialize)]
 struct Head {
     resource_tracker_journal: u32,
@@ -251,6 +260,18 @@ impl Reader {
     /// What the file system says.
     pub fn rewind(&mut self) -> io::Result<()> {
         self.skip_to(self.first_record)
+    }
+
+    /// Gives all rows, from the first on.
+    ///
+    /// # Errors
+    /// What the file system says, and those of `take`.
+    pub fn replay(&mut self, take: &mut dyn FnMut(&Row) -> io::Result<()>) -> io::Result<()> {
+        self.rewind()?;
+        while let Some(row) = self.next_row() {
+            take(&row)?;
+        }
+        Ok(())
     }
 
     /// Goes on where another reader stopped.

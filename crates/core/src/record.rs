@@ -117,11 +117,6 @@ impl Rows {
         &self.path
     }
 
-    /// The rows in a journal that a dead tracker left.
-    pub(crate) fn left_at(path: &Path) -> Self {
-        Self::of(path.to_owned())
-    }
-
     /// What a journal says about its recording, before it has an end.
     #[must_use]
     pub fn about(metadata: &Metadata, run: &Run) -> Value {
@@ -140,13 +135,7 @@ impl Rows {
     pub fn write_snapshot(&self, out: &mut impl Write, head: &Head) -> io::Result<()> {
         let mut reader = self.reader()?;
         let mut compressed = gzip(out);
-        write_snapshot(&mut compressed, head, &mut |take| {
-            reader.rewind()?;
-            while let Some(row) = reader.next_row() {
-                take(&row)?;
-            }
-            Ok(())
-        })?;
+        write_snapshot(&mut compressed, head, &mut |take| reader.replay(take))?;
         compressed.finish()?.flush()
     }
 
@@ -162,11 +151,12 @@ impl Rows {
         Ok(recording)
     }
 
-    fn reader(&self) -> io::Result<Reader> {
-        Reader::open(&self.path).map_err(|error| match error {
-            JournalError::Io { source, .. } => source,
-            foreign @ JournalError::Foreign { .. } => io::Error::other(foreign),
-        })
+    /// Reads them from the first on.
+    ///
+    /// # Errors
+    /// [`JournalError`] where the file is gone, or no longer ours.
+    pub fn reader(&self) -> Result<Reader, JournalError> {
+        Reader::open(&self.path)
     }
 
     /// Leaves the journal where it is: the recording could not be written, and the rows are not to be lost.

@@ -140,7 +140,7 @@ fn recover_one(history: &History, id: &str, path: &Path) -> Result<bool, History
         return Ok(false);
     }
     let (head, summary) = sum_up(about, &mut reader);
-    let rows = Rows::left_at(path);
+    let rows = Rows::of(path.to_owned());
     let entry = Entry::new(id, &head, summary.stats().ok());
     match history.store(&entry, |file| rows.write_snapshot(file, &head)) {
         // Dropped, `rows` removes the journal.

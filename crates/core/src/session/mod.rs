@@ -209,8 +209,12 @@ impl Session {
     /// Where the rows are, for whoever reads them in another process.
     #[must_use]
     pub fn journal(&self) -> Option<&Path> {
+        self.kept_rows().map(Rows::path)
+    }
+
+    const fn kept_rows(&self) -> Option<&Rows> {
         match &self.life {
-            Life::Thread { rows, .. } | Life::Companion { rows, .. } => rows.as_ref().map(Rows::path),
+            Life::Thread { rows, .. } | Life::Companion { rows, .. } => rows.as_ref(),
             Life::New | Life::Loaded { .. } => None,
         }
     }

@@ -10,9 +10,8 @@ use super::load::read_rows;
 use super::{Life, Session};
 use crate::companion::LastWords;
 use crate::error::with_causes;
-use crate::journal::Reader;
 use crate::output::Output;
-use crate::record;
+use crate::record::{self, Rows};
 use crate::recording::{Head, Recording, Run, Status, gzip, write_snapshot};
 use crate::snapshot::Moment;
 
@@ -80,7 +79,7 @@ impl Session {
             return recording.write(out);
         }
         let mut head = self.head();
-        let mut reader = match self.journal().map(Reader::open) {
+        let mut reader = match self.kept_rows().map(Rows::reader) {
             Some(Ok(reader)) => Some(reader),
             Some(Err(error)) => {
                 // Whoever removed the file took the rows; what else is known is kept.
@@ -90,14 +89,7 @@ impl Session {
             }
             None => None,
         };
-        write_snapshot(out, &head, &mut |take| {
-            let Some(reader) = &mut reader else { return Ok(()) };
-            reader.rewind()?;
-            while let Some(row) = reader.next_row() {
-                take(&row)?;
-            }
-            Ok(())
-        })
+        write_snapshot(out, &head, &mut |take| reader.as_mut().map_or(Ok(()), |reader| reader.replay(take)))
     }
 
     /// The whole recording in memory, as of now.
