@@ -302,49 +302,12 @@ impl Frame {
         Ok(())
     }
 
-    /// The first `rows` rows, or all when there are fewer.
-    #[must_use]
-    pub fn head(&self, rows: usize) -> Self {
-        self.slice(0..rows)
-    }
-
-    /// The last `rows` rows, or all when there are fewer.
-    #[must_use]
-    pub fn tail(&self, rows: usize) -> Self {
-        self.slice(self.len().saturating_sub(rows)..self.len())
-    }
-
     /// The rows of a range, as far as they exist.
     #[must_use]
     pub fn slice(&self, rows: Range<usize>) -> Self {
         let end = rows.end.min(self.len());
         let rows = rows.start.min(end)..end;
         Self { columns: self.columns.iter().map(|column| column.slice(rows.clone())).collect() }
-    }
-
-    /// These columns, in this order.
-    ///
-    /// # Errors
-    ///
-    /// When one does not exist or is asked for twice.
-    pub fn select(&self, names: &[&str]) -> Result<Self, FrameError> {
-        let columns: Result<Vec<_>, _> = names.iter().map(|name| self.column(name).cloned()).collect();
-        Self::from_columns(columns?)
-    }
-
-    /// Gives a column another name; its cells and its metric stay.
-    ///
-    /// # Errors
-    ///
-    /// When it does not exist, or the new name is taken.
-    pub fn rename(&mut self, from: &str, to: &str) -> Result<(), FrameError> {
-        if from != to && self.names().any(|name| name == to) {
-            return Err(FrameError::DuplicateColumn { name: to.to_owned() });
-        }
-        let found = self.columns.iter_mut().find(|column| column.name == from);
-        let column = found.ok_or_else(|| FrameError::UnknownColumn { name: from.to_owned() })?;
-        to.clone_into(&mut column.name);
-        Ok(())
     }
 }
 
@@ -470,29 +433,21 @@ mod tests {
     }
 
     #[test]
-    fn head_tail_and_slice_stop_at_the_ends() {
+    fn a_slice_stops_at_the_ends() {
         let frame = tables(5).0;
         let times = |frame: &Frame| frame.column("timestamp").unwrap().present().collect::<Vec<_>>();
-        assert_eq!(times(&frame.head(2)), [100.0, 101.0]);
-        assert_eq!(times(&frame.tail(2)), [103.0, 104.0]);
+        assert_eq!(times(&frame.slice(0..2)), [100.0, 101.0]);
         assert_eq!(times(&frame.slice(3..99)), [103.0, 104.0]);
-        assert_eq!((frame.head(9).len(), frame.tail(9).len(), frame.slice(7..9).len()), (5, 5, 0));
+        assert_eq!((frame.slice(0..9).len(), frame.slice(7..9).len()), (5, 0));
         #[expect(clippy::reversed_empty_ranges, reason = "that is the case under test")]
         let backwards = frame.slice(4..2);
         assert!(backwards.is_empty() && backwards.columns().len() == 12);
     }
 
     #[test]
-    fn select_and_rename_name_the_column_they_miss() {
-        let mut frame = tables(1).0;
-        assert_eq!(frame.select(&["memory", "pid"]).unwrap().names().collect::<Vec<_>>(), ["memory", "pid"]);
-        let missing = FrameError::UnknownColumn { name: "x".to_owned() };
-        assert_eq!(frame.select(&["x"]).unwrap_err(), missing);
-        assert_eq!(frame.rename("x", "y").unwrap_err(), missing);
+    fn a_column_that_is_missing_is_named() {
+        let missing = tables(1).0.column("x").unwrap_err();
         assert_eq!(missing.to_string(), "column `x` not found");
-        frame.rename("memory", "ram").unwrap();
-        assert_eq!(frame.metric(Metric::ProcessMemory).unwrap().name(), "ram");
-        assert!(matches!(frame.rename("pid", "ram"), Err(FrameError::DuplicateColumn { .. })));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod support;
 
 use resource_tracker::cloud::{self, CloudInfo};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::{Reply, TestServer};
@@ -45,8 +46,8 @@ fn a_process_finds_out_once_in_the_background() {
         .unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && shown.contains("1 passed"), "{shown}");
-    if !cloud::has_firmware("/".as_ref()) {
-        // One request of each of the 14 vendors, and not twice.
+    if !Path::new("/sys/class/dmi/id").exists() {
+        // Nothing says which cloud it is: one request of each of the 14 vendors, and not twice.
         assert_eq!(hanging.log().len(), 14);
     }
 }

@@ -272,12 +272,6 @@ pub fn country_code(country: &str) -> Option<&'static str> {
         .map(|(code, _, _)| *code)
 }
 
-/// The English name of a country's code.
-#[must_use]
-pub fn country_name(code: &str) -> Option<&'static str> {
-    COUNTRIES.iter().find(|(known, _, _)| *known == code).map(|(_, name, _)| *name)
-}
-
 /// The continent of a country's code.
 #[must_use]
 pub fn continent(code: &str) -> Option<&'static str> {

@@ -26,7 +26,7 @@ use dmi::Dmi;
 use http::Client;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -288,10 +288,4 @@ pub fn discover(offline: bool) -> Found {
 #[must_use]
 pub fn cloud_info(offline: bool) -> CloudInfo {
     CloudInfo::new(&discover(offline))
-}
-
-/// Whether the firmware can be read at all, for `info`.
-#[must_use]
-pub fn has_firmware(root: &Path) -> bool {
-    Dmi::read(root).is_some()
 }

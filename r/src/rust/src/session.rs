@@ -171,12 +171,6 @@ fn session_take_warnings(session: Robj) -> Answer<Vec<String>> {
         .collect())
 }
 
-/// How CPU time is counted: perf, cgroup or procfs.
-#[extendr]
-fn session_cpu_source(session: Robj) -> Answer {
-    Ok(or_null(shared(&session)?.with(|session| session.cpu_source())))
-}
-
 /// A table so far; without columns when it is off.
 #[extendr]
 fn session_table(session: Robj, name: &str) -> Answer {
@@ -316,7 +310,6 @@ extendr_module! {
     fn session_wait_on;
     fn session_settings;
     fn session_take_warnings;
-    fn session_cpu_source;
     fn session_table;
     fn session_combined;
     fn session_stats;
