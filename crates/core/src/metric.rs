@@ -35,6 +35,12 @@ impl Table {
         }
     }
 
+    /// The table of a snapshot's key.
+    #[must_use]
+    pub fn from_key(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|table| table.key() == key)
+    }
+
     /// The columns of this table, `timestamp` first. The extra table goes on with [`Metric::PER_GPU`] for each GPU.
     pub fn metrics(self) -> impl Iterator<Item = Metric> {
         Metric::ALL

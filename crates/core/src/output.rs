@@ -127,6 +127,16 @@ impl Drop for Output {
     }
 }
 
+/// Writes a text, whole or not at all.
+///
+/// # Errors
+/// What the file system says.
+pub fn write_text(path: &Path, text: &str) -> io::Result<()> {
+    let mut output = Output::open(path)?;
+    output.write_all(text.as_bytes())?;
+    output.commit()
+}
+
 /// Opens a file for rows as they come: emptied if it is a regular one, written to if it is not.
 ///
 /// # Errors

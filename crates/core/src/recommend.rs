@@ -12,6 +12,7 @@ use thiserror::Error;
 
 pub use gpu::{Allowed, Finding};
 
+use crate::catalog::Query;
 use crate::metric::Metric;
 use crate::recording::Run;
 use crate::stats::{Stats, StatsError, aggregate_stats};
@@ -80,6 +81,14 @@ pub struct Resources {
     /// GPU memory in MB.
     #[serde(rename = "vram")]
     pub vram_mb: u32,
+}
+
+impl From<&Resources> for Query {
+    /// Servers that have as much.
+    fn from(needs: &Resources) -> Self {
+        Self::new(f64::from(needs.cpu), f64::from(needs.memory_mb))
+            .with_gpu(f64::from(needs.gpu), f64::from(needs.vram_mb))
+    }
 }
 
 /// The contract's recommendation from a run and the ones before it.

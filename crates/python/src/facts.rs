@@ -1,6 +1,5 @@
 //! Functions without a tracker: the metric table, the machine, the cloud, servers and prices.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use resource_tracker::catalog::{self, Catalog, Query, Settings};
 use resource_tracker::cloud;
 use resource_tracker::host;
 use resource_tracker::metric::Metric;
-use resource_tracker::output::Output;
+use resource_tracker::output;
 use resource_tracker::recommend;
 use resource_tracker::record::PROGRAM_VERSION;
 use resource_tracker::root::Root;
@@ -196,11 +195,7 @@ pub fn allocation_checks(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 /// Writes a text file, whole or not at all.
 #[pyfunction]
 pub fn save_text(py: Python<'_>, text: &str, path: PathBuf) -> PyResult<()> {
-    let written = py.detach(|| {
-        let mut output = Output::open(&path)?;
-        output.write_all(text.as_bytes())?;
-        output.commit()
-    });
+    let written = py.detach(|| output::write_text(&path, text));
     written.map_err(|error| match error.raw_os_error() {
         Some(code) => PyOSError::new_err((code, error.to_string(), path)),
         None => PyOSError::new_err(error.to_string()),

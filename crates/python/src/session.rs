@@ -36,10 +36,7 @@ impl Session {
 }
 
 fn table(name: &str) -> PyResult<Table> {
-    Table::ALL
-        .into_iter()
-        .find(|table| table.key() == name)
-        .ok_or_else(|| PyValueError::new_err(format!("there is no table `{name}`")))
+    Table::from_key(name).ok_or_else(|| PyValueError::new_err(format!("there is no table `{name}`")))
 }
 
 #[pymethods]

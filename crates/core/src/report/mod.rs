@@ -110,11 +110,12 @@ impl Context {
     /// the catalogue's to know.
     pub fn ask(&mut self, head: &Head, catalog: &mut Catalog) {
         if let Ok(advice) = &self.advice {
-            let resources = advice.to_ask();
-            let mut query = Query::new(f64::from(resources.cpu), f64::from(resources.memory_mb)).top(SERVERS);
-            if resources.gpu > 0 {
-                query = query.with_gpu(f64::from(resources.gpu), f64::from(resources.vram_mb));
+            let mut needs = advice.to_ask();
+            if needs.gpu == 0 {
+                // Memory on a GPU that did nothing is no reason to pay for one.
+                needs.vram_mb = 0;
             }
+            let query = Query::from(&needs).top(SERVERS);
             self.servers = match catalog.servers(&query) {
                 Ok(answer) => Servers::Answered(Box::new(answer)),
                 Err(error) => Servers::Unanswered { reason: error.to_string() },

@@ -1,14 +1,13 @@
 //! A recording in the hands of an R program: one external pointer, and functions over it.
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use extendr_api::prelude::*;
 use resource_tracker::catalog::{self, Query};
 use resource_tracker::config::{Backend, Config, Interval};
 use resource_tracker::frame::CombinedOptions;
 use resource_tracker::metric::Table;
-use resource_tracker::output::Output;
+use resource_tracker::output;
 use resource_tracker::recommend::Resources;
 use resource_tracker::record::PROGRAM_VERSION;
 use resource_tracker::recording::Recording;
@@ -174,9 +173,7 @@ fn session_take_warnings(session: Robj) -> Answer<Vec<String>> {
 /// A table so far; without columns when it is off.
 #[extendr]
 fn session_table(session: Robj, name: &str) -> Answer {
-    let table = Table::ALL
-        .into_iter()
-        .find(|table| table.key() == name)
+    let table = Table::from_key(name)
         .ok_or_else(|| Failure::new(Kind::Value, format!("there is no table `{name}`")))?;
     let frame = shared(&session)?.with(|session| session.frame(table)).unwrap_or_default();
     frame_to_r(&frame)
@@ -215,9 +212,7 @@ fn session_recommend(session: Robj, history: Robj) -> Answer {
 #[extendr]
 fn session_recommend_server(session: Robj, history: Robj, filters: List) -> Answer {
     let needs = resources(&session, &history)?;
-    let mut query = Query::new(f64::from(needs.cpu), f64::from(needs.memory_mb))
-        .with_gpu(f64::from(needs.gpu), f64::from(needs.vram_mb))
-        .top(1);
+    let mut query = Query::from(&needs).top(1);
     for (name, value) in map_from_r(&filters)? {
         query.filters.set(&name, &value)?;
     }
@@ -287,12 +282,7 @@ fn session_dump(session: Robj, file: &str) -> Answer<()> {
 /// Writes a text file, whole or not at all.
 #[extendr]
 fn save_text(text: &str, file: &str) -> Answer<()> {
-    let save = || {
-        let mut output = Output::open(Path::new(file))?;
-        output.write_all(text.as_bytes())?;
-        output.commit()
-    };
-    save().map_err(|error| Failure::write(file, &error))
+    output::write_text(&path(file), text).map_err(|error| Failure::write(file, &error))
 }
 
 extendr_module! {
