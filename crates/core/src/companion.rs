@@ -11,6 +11,7 @@
 //!      killed                                       last row, the recording goes to the history
 //! ```
 
+use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ use crate::sampler::Target;
 use crate::session::Plan;
 use crate::snapshot::Moment;
 use crate::source::gpu::GpuFigures;
-use crate::source::process_start;
+use crate::source::{process_start, procfs};
 use crate::sys::{self, Ending, Watch};
 use crate::tracker::{State, Tracker};
 use crate::wrap::{Signals, command_of, wait_for_stop};
@@ -214,19 +215,13 @@ impl LastWords {
     }
 
     fn write(&self, path: &Path) -> io::Result<()> {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut file = sys::for_owner(OpenOptions::new().write(true).create_new(true)).open(path)?;
         file.write_all(&serde_json::to_vec(self)?)
     }
 }
 
-/// Whether that very process is there, and not only its remains that nobody has waited for.
-fn is_alive(pid: u32, start: Option<u64>) -> bool {
-    let mut buffer = Vec::new();
-    let Ok(root) = Root::host_as_guest() else { return false };
-    let text = root.read(crate::tree::pid_path(pid, "stat").as_str(), &mut buffer).ok();
-    let stat = text.and_then(|text| crate::source::procfs::parse_pid_stat(text).ok());
-    stat.is_some_and(|stat| !stat.is_zombie() && start.is_none_or(|start| start == stat.start_ticks))
+fn is_alive(pid: u32, start_ticks: Option<u64>) -> bool {
+    Root::host_as_guest().is_ok_and(|root| procfs::is_alive(&root, pid, start_ticks))
 }
 
 /// Starts the program, lets it leave us, and hears what it has to say.

@@ -16,7 +16,7 @@ use crate::memory::Memory;
 use crate::reading;
 use crate::root::Root;
 use crate::snapshot::{CpuTime, JobReading, Moment, SingleCpu, Snapshot};
-use crate::source::procfs::{parse_pid_io, parse_pid_stat};
+use crate::source::procfs::{is_alive, parse_pid_io};
 use crate::stolen::{Spent, Stolen};
 use crate::sys::Ended;
 use crate::tree::{Member, Tree, pid_path};
@@ -209,13 +209,7 @@ impl Job {
     /// Whether the root is there and alive now.
     #[must_use]
     pub fn is_root_still_alive(&self, root: &Root) -> bool {
-        let mut buffer = Vec::new();
-        let text = root.read(pid_path(self.pid, "stat").as_str(), &mut buffer);
-        let stat = text.ok().and_then(|text| parse_pid_stat(text).ok());
-        let known = self.tree.root_member();
-        stat.is_some_and(|stat| {
-            !stat.is_zombie() && known.is_none_or(|known| known.stat.start_ticks == stat.start_ticks)
-        })
+        is_alive(root, self.pid, self.tree.root_member().map(|known| known.stat.start_ticks))
     }
 
     /// How CPU time is counted.

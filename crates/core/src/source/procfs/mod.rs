@@ -76,10 +76,20 @@ pub(crate) fn pid_namespace() -> Option<String> {
 
 /// When a process started: with its pid, who it is. `None` where it is not there.
 pub(crate) fn process_start(pid: u32) -> Option<u64> {
+    Some(stat_of(&Root::host().ok()?, pid)?.start_ticks)
+}
+
+/// Whether that very process is there, and not only its remains that nobody has waited for; any of that number where
+/// its start is not known.
+pub(crate) fn is_alive(root: &Root, pid: u32, start_ticks: Option<u64>) -> bool {
+    stat_of(root, pid)
+        .is_some_and(|stat| !stat.is_zombie() && start_ticks.is_none_or(|start| start == stat.start_ticks))
+}
+
+fn stat_of(root: &Root, pid: u32) -> Option<PidStat> {
     let mut buffer = Vec::new();
-    let root = Root::host().ok()?;
     let text = root.read(pid_path(pid, "stat").as_str(), &mut buffer).ok()?;
-    Some(parse_pid_stat(text).ok()?.start_ticks)
+    parse_pid_stat(text).ok()
 }
 
 /// The command line of a process, where it can be read.
