@@ -113,12 +113,15 @@ pub struct DiskSpace {
 }
 
 impl DiskSpace {
-    /// The sum of all; `None` of none.
-    pub fn total(spaces: impl Iterator<Item = Self>) -> Option<Self> {
-        spaces.reduce(|sum, space| Self {
-            total_bytes: sum.total_bytes.saturating_add(space.total_bytes),
-            used_bytes: sum.used_bytes.saturating_add(space.used_bytes),
-            free_bytes: sum.free_bytes.saturating_add(space.free_bytes),
+    /// The sum of all; `None` of none, and where it is more than can be.
+    pub fn total(mut spaces: impl Iterator<Item = Self>) -> Option<Self> {
+        let first = spaces.next()?;
+        spaces.try_fold(first, |sum, space| {
+            Some(Self {
+                total_bytes: sum.total_bytes.checked_add(space.total_bytes)?,
+                used_bytes: sum.used_bytes.checked_add(space.used_bytes)?,
+                free_bytes: sum.free_bytes.checked_add(space.free_bytes)?,
+            })
         })
     }
 }
@@ -255,6 +258,15 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn disk_space_of_none_is_unknown_and_so_is_more_than_can_be() {
+        let space = |bytes| DiskSpace { total_bytes: bytes, used_bytes: 0, free_bytes: bytes };
+        let total = |sizes: &[u64]| DiskSpace::total(sizes.iter().map(|size| space(*size)));
+        assert_eq!(total(&[]), None);
+        assert_eq!(total(&[1, 2]), Some(space(3)));
+        assert_eq!(total(&[1, u64::MAX]), None);
+    }
 
     #[test]
     fn processes_were_dropped_where_the_counters_lead_is_more_than_late_accounts() {

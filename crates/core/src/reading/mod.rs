@@ -27,12 +27,13 @@ pub struct ProcessReading {
     pub pid: u32,
     /// Descendants that are alive; `None` where they were not looked at.
     pub children: Option<u64>,
-    /// User CPU time so far, waited-for children included where children are.
-    pub user_s: f64,
+    /// User CPU time so far, waited-for children included where children are; `None` where the kernel's numbers, here
+    /// and below, add up to more than can be.
+    pub user_s: Option<f64>,
     /// System CPU time so far, likewise.
-    pub system_s: f64,
+    pub system_s: Option<f64>,
     /// PSS, or RSS where that is refused; 0 for a tree that has ended.
-    pub memory_kib: u64,
+    pub memory_kib: Option<u64>,
     /// Read from storage so far; `None` where nothing could be read.
     pub read_bytes: Option<u64>,
     /// Written to storage so far.
@@ -66,7 +67,9 @@ impl SystemReading {
         snapshot.space = DiskSpace::total(spaces.iter().map(|(_, space)| *space));
         let mut levels = crate::diff::row(&Snapshot::default(), &snapshot, crate::diff::Rates::default());
         levels.set(Metric::Elapsed, None);
-        let sum = |of: fn(&Device) -> u64| snapshot.network.as_ref().map(|all| all.iter().map(of).sum());
+        let sum = |of: fn(&Device) -> u64| {
+            snapshot.network.as_ref().and_then(|all| all.iter().map(of).try_fold(0, u64::checked_add))
+        };
         let name = |disk: &Device| String::from_utf8_lossy(&disk.name).into_owned();
         Self {
             user_s: snapshot.cpu.map(|cpu| seconds(cpu.user_ns)),

@@ -33,19 +33,26 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     }
     let page_kib = rustix::param::page_size() as u64 / 1024;
     let mut reading = ProcessReading { timestamp, pid, ..ProcessReading::default() };
-    let (mut user_ticks, mut system_ticks) = (0_u64, 0_u64);
+    reading.memory_kib = Some(0);
+    let (mut user_ticks, mut system_ticks) = (Some(0), Some(0));
+    let mut storage = None;
     let mut members = Vec::with_capacity(look.found.len());
     for (pid, stat) in std::mem::take(&mut look.found) {
-        user_ticks += stat.utime_ticks + if with_children { stat.cutime_ticks } else { 0 };
-        system_ticks += stat.stime_ticks + if with_children { stat.cstime_ticks } else { 0 };
+        user_ticks = plus(user_ticks, Some(stat.utime_ticks));
+        system_ticks = plus(system_ticks, Some(stat.stime_ticks));
+        if with_children {
+            user_ticks = plus(user_ticks, Some(stat.cutime_ticks));
+            system_ticks = plus(system_ticks, Some(stat.cstime_ticks));
+        }
         if stat.is_zombie() {
             continue;
         }
         members.push(pid);
-        reading.memory_kib += look.pss_kib(pid).unwrap_or(stat.rss_pages * page_kib);
+        let held_kib = look.pss_kib(pid).or_else(|| stat.rss_pages.checked_mul(page_kib));
+        reading.memory_kib = plus(reading.memory_kib, held_kib);
         if let Some((read_bytes, write_bytes)) = look.storage_bytes(pid) {
-            reading.read_bytes = Some(reading.read_bytes.unwrap_or(0) + read_bytes);
-            reading.write_bytes = Some(reading.write_bytes.unwrap_or(0) + write_bytes);
+            let (read, written) = storage.unwrap_or((Some(0), Some(0)));
+            storage = Some((plus(read, Some(read_bytes)), plus(written, Some(write_bytes))));
         }
         if pid != reading.pid {
             reading.children = Some(reading.children.unwrap_or(0) + 1);
@@ -54,6 +61,7 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     if with_children {
         reading.children = reading.children.or(Some(0));
     }
+    (reading.read_bytes, reading.write_bytes) = storage.unwrap_or_default();
     if members.is_empty() {
         // Nobody is there to have read or written anything.
         (reading.read_bytes, reading.write_bytes) = (Some(0), Some(0));
@@ -61,8 +69,8 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     members.sort_unstable();
     reading.gpu = gpu::look(root, &Question { members, root_pid: Some(pid), since_ns: None }).job();
     let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
-    reading.user_s = ratio(user_ticks, ticks_per_s);
-    reading.system_s = ratio(system_ticks, ticks_per_s);
+    reading.user_s = user_ticks.map(|ticks| ratio(ticks, ticks_per_s));
+    reading.system_s = system_ticks.map(|ticks| ratio(ticks, ticks_per_s));
     Ok(reading)
 }
 
@@ -184,6 +192,11 @@ pub fn system(root: &Root) -> SystemReading {
     SystemReading::new(snapshot, file_systems(root).unwrap_or_default())
 }
 
+/// Unknown once a part is, or where both are more than can be.
+fn plus(sum: Option<u64>, part: Option<u64>) -> Option<u64> {
+    sum?.checked_add(part?)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a date in ns keeps better than a microsecond in a double")]
 fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
@@ -199,10 +212,23 @@ mod tests {
         let root = Root::host_as_guest().unwrap();
         let own = process(&root, std::process::id(), true).unwrap();
         // Other tests start children in this process.
-        assert!(own.memory_kib > 500 && own.children.is_some(), "{own:?}");
+        assert!(own.memory_kib > Some(500) && own.children.is_some(), "{own:?}");
         assert_eq!(process(&root, std::process::id(), false).unwrap().children, None);
         let none = process(&root, u32::MAX >> 4, true).unwrap();
-        assert_eq!((none.memory_kib, none.read_bytes, none.user_s), (0, Some(0), 0.0));
+        assert_eq!((none.memory_kib, none.read_bytes, none.user_s), (Some(0), Some(0), Some(0.0)));
+    }
+
+    #[test]
+    fn numbers_that_add_up_to_more_than_can_be_are_unknown() {
+        let tree = tempfile::tempdir().unwrap();
+        let folder = tree.path().join("proc/7");
+        std::fs::create_dir_all(&folder).unwrap();
+        let most = u64::MAX;
+        let stat = format!("7 (a) S 1 1 1 0 -1 0 0 0 0 0 {most} 5 1 0 20 0 1 0 9 0 {most} 0\n");
+        std::fs::write(folder.join("stat"), stat).unwrap();
+        let reading = process(&Root::recorded(tree.path()).unwrap(), 7, true).unwrap();
+        assert_eq!((reading.user_s, reading.memory_kib, reading.children), (None, None, Some(0)));
+        assert!(reading.system_s.is_some_and(|seconds| seconds > 0.0));
     }
 
     #[test]

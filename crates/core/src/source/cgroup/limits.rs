@@ -73,7 +73,7 @@ pub(crate) fn count_cpus(list: &str) -> Option<u64> {
         let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
         last.checked_sub(first)?.checked_add(1)
     };
-    list.split(',').map(part).sum()
+    list.split(',').try_fold(0_u64, |sum, cpus| sum.checked_add(part(cpus)?))
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
     fn cpus_of_a_list_are_counted() {
         assert_eq!(count_cpus("0-3,8"), Some(5));
         assert_eq!(count_cpus("0"), Some(1));
-        for wrong in ["", "3-1", "a", "0-18446744073709551615"] {
+        for wrong in ["", "3-1", "a", "0-18446744073709551615", "1-18446744073709551615,0"] {
             assert_eq!(count_cpus(wrong), None, "{wrong}");
         }
     }

@@ -141,24 +141,12 @@ pub(crate) fn is_safe(kind: &str) -> bool {
     kind == "zfs" || ON_DEVICES.contains(&kind) || HARMLESS.contains(&kind)
 }
 
-/// `None` where no file system answered.
+/// `None` where no file system answered, or one with nonsense.
 fn sum(root: &Root, chosen: &Chosen) -> Option<DiskSpace> {
-    let mut all: Option<DiskSpace> = None;
-    for space in chosen.single.iter().filter_map(|mount_point| of_one(root, mount_point)) {
-        all = Some(plus(all.unwrap_or_default(), space?)?);
-    }
-    for space in chosen.pools.values().filter_map(|datasets| of_pool(root, datasets)) {
-        all = Some(plus(all.unwrap_or_default(), space?)?);
-    }
-    all
-}
-
-fn plus(sum: DiskSpace, space: DiskSpace) -> Option<DiskSpace> {
-    Some(DiskSpace {
-        total_bytes: sum.total_bytes.checked_add(space.total_bytes)?,
-        used_bytes: sum.used_bytes.checked_add(space.used_bytes)?,
-        free_bytes: sum.free_bytes.checked_add(space.free_bytes)?,
-    })
+    let single = chosen.single.iter().filter_map(|mount_point| of_one(root, mount_point));
+    let pools = chosen.pools.values().filter_map(|datasets| of_pool(root, datasets));
+    let spaces: Option<Vec<_>> = single.chain(pools).collect();
+    DiskSpace::total(spaces?.into_iter())
 }
 
 fn used_bytes(space: &Space) -> Option<u64> {
@@ -184,7 +172,7 @@ fn of_one(root: &Root, mount_point: &str) -> Option<Option<DiskSpace>> {
 fn of_pool(root: &Root, datasets: &[String]) -> Option<Option<DiskSpace>> {
     let spaces: Vec<_> = datasets.iter().filter_map(|dataset| root.space(dataset).ok()).collect();
     let free_bytes = spaces.iter().map(|space| space.available_bytes).max()?;
-    let used_bytes = spaces.iter().map(used_bytes).sum::<Option<u64>>();
+    let used_bytes = spaces.iter().try_fold(0_u64, |sum, space| sum.checked_add(used_bytes(space)?));
     Some(used_bytes.and_then(|used_bytes| {
         Some(DiskSpace { total_bytes: used_bytes.checked_add(free_bytes)?, used_bytes, free_bytes })
     }))
