@@ -6,7 +6,7 @@
 
 use resource_tracker::history::Entry;
 use resource_tracker::human::{self, Scale};
-use resource_tracker::metric::{Metric, Table as MetricTable};
+use resource_tracker::metric::Metric;
 use resource_tracker::recording::{Recording, Status};
 use resource_tracker::summary::Summary;
 use serde::Serialize;
@@ -84,10 +84,8 @@ impl What {
 
     /// Of a run in the history, which keeps the usual statistics only.
     fn kept(self, run: &Entry) -> Option<f64> {
-        let stat = |metric: Metric, aggregate: &str| {
-            let prefix = if metric.table() == MetricTable::Process { "process" } else { "system" };
-            run.stats.as_ref()?.get(&format!("{prefix}_{}", metric.column()), aggregate)
-        };
+        let stat =
+            |metric: Metric, aggregate: &str| run.stats.as_ref()?.get(&metric.combined_column(), aggregate);
         match self {
             Self::WallTime => run.duration_s,
             Self::CpuTime => Some(stat(Metric::ProcessCpu, "mean")? * run.duration_s?),

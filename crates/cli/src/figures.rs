@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use resource_tracker::frame::CombinedOptions;
 use resource_tracker::human::{self, Scale};
-use resource_tracker::metric::{Metric, Table as MetricTable, Unit};
+use resource_tracker::metric::{Metric, Unit};
 use resource_tracker::recommend::Advice;
 use resource_tracker::report::{Context, Servers, limits};
 use resource_tracker::stats::compute;
@@ -41,9 +41,7 @@ fn figure(column: &str, aggregate: &str, value: f64) -> String {
     if column == "timestamp" {
         return if aggregate == "duration" { human::duration(value) } else { show::moment(value) };
     }
-    let tables = [("process_", MetricTable::Process), ("system_", MetricTable::System)];
-    let metric = tables.iter().find_map(|(prefix, table)| Metric::find(*table, column.strip_prefix(prefix)?));
-    match metric.map(Metric::unit) {
+    match Metric::find_combined(column).map(Metric::unit) {
         Some(unit @ (Unit::Bytes | Unit::KiB | Unit::MiB | Unit::GiB)) => {
             Scale::Bytes.show(value * unit.byte_factor().unwrap_or(1.0))
         }

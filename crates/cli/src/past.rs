@@ -153,15 +153,16 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
     let mut table =
         Table::new(&["id", "job", "started", ">duration", "status", ">CPU", ">memory", "command"]);
     for entry in entries {
-        let stat = |column, aggregate| entry.stats.as_ref().and_then(|stats| stats.get(column, aggregate));
+        let stat =
+            |metric: Metric, aggregate| entry.stats.as_ref()?.get(&metric.combined_column(), aggregate);
         table.row([
             entry.id.clone(),
             show::one_line(&entry.job.clone().unwrap_or_default(), 24),
             entry.start_time.map(show::moment).unwrap_or_default(),
             entry.duration_s.map(human::duration).unwrap_or_default(),
             entry.status.as_ref().map(|status| show::one_line(status.as_str(), 16)).unwrap_or_default(),
-            stat("process_cpu_usage", "mean").map(|cores| format!("{cores:.2}")).unwrap_or_default(),
-            stat("process_memory", "max").map(|kib| Scale::Bytes.show(kib * 1024.0)).unwrap_or_default(),
+            stat(Metric::ProcessCpu, "mean").map(|cores| format!("{cores:.2}")).unwrap_or_default(),
+            stat(Metric::ProcessMemory, "max").map(|kib| Scale::Bytes.show(kib * 1024.0)).unwrap_or_default(),
             show::one_line(&entry.command.clone().unwrap_or_default().join(" "), 40),
         ]);
     }

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use thiserror::Error;
 
 use crate::decimal;
-use crate::frame::{Column, CombinedOptions, Frame, FrameError};
+use crate::frame::{Column, Frame, FrameError};
 use crate::metric::{Metric, Row, Table};
 
 /// Text is handed on in pieces of about this size.
@@ -38,9 +38,7 @@ fn combined_metrics(tables: &[Table]) -> impl Iterator<Item = Metric> {
 
 /// Appends the header line of the combined table of these tables.
 pub fn write_combined_header(out: &mut Vec<u8>, tables: &[Table]) {
-    let names: Vec<_> = combined_metrics(tables)
-        .map(|metric| format!("{}{}", CombinedOptions::default().prefix(metric.table()), metric.column()))
-        .collect();
+    let names: Vec<_> = combined_metrics(tables).map(Metric::combined_column).collect();
     write_names(out, names.iter().map(String::as_str));
 }
 

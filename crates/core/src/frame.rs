@@ -325,13 +325,13 @@ pub struct CombinedOptions {
 }
 
 impl CombinedOptions {
-    pub(crate) fn prefix(&self, table: Table) -> &str {
-        let (given, plain, human) = match table {
-            Table::System => (&self.system_prefix, "system_", "System "),
-            Table::Process => (&self.process_prefix, "process_", "Process "),
+    fn prefix(&self, table: Table) -> &str {
+        let (given, human) = match table {
+            Table::System => (&self.system_prefix, "System "),
+            Table::Process => (&self.process_prefix, "Process "),
             Table::Every | Table::Extra | Table::Gpu => return "",
         };
-        given.as_deref().unwrap_or(if self.human_names { human } else { plain })
+        given.as_deref().unwrap_or(if self.human_names { human } else { table.prefix() })
     }
 
     fn name(&self, prefix: &str, column: &Column) -> String {

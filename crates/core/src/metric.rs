@@ -41,6 +41,16 @@ impl Table {
         Self::ALL.into_iter().find(|table| table.key() == key)
     }
 
+    /// What the combined table and statistics put before its columns.
+    #[must_use]
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::Process => "process_",
+            Self::System => "system_",
+            Self::Every | Self::Extra | Self::Gpu => "",
+        }
+    }
+
     /// The columns of this table, `timestamp` first. The extra table goes on with [`Metric::PER_GPU`] for each GPU.
     pub fn metrics(self) -> impl Iterator<Item = Metric> {
         Metric::ALL
@@ -309,6 +319,19 @@ impl Metric {
         table.metrics().find(|metric| metric.column() == column)
     }
 
+    /// What the combined table and statistics call it.
+    #[must_use]
+    pub fn combined_column(self) -> String {
+        format!("{}{}", self.table().prefix(), self.column())
+    }
+
+    /// Looks a column of the combined table up: `process_memory` is that of the job.
+    #[must_use]
+    pub fn find_combined(column: &str) -> Option<Self> {
+        let tables = [Table::Process, Table::System];
+        tables.into_iter().find_map(|table| Self::find(table, column.strip_prefix(table.prefix())?))
+    }
+
     /// Its place among the cells of a GPU.
     #[must_use]
     pub const fn place_of_gpu(self) -> Option<usize> {
@@ -397,6 +420,17 @@ mod tests {
             "timestamp,processes,utime,stime,cpu_usage,memory_free,memory_used,memory_buffers,memory_cached,\
              memory_active,memory_inactive,disk_read_bytes,disk_write_bytes,disk_space_total_gb,disk_space_used_gb,\
              disk_space_free_gb,net_recv_bytes,net_sent_bytes,gpu_usage,gpu_vram,gpu_utilized"
+        );
+    }
+
+    #[test]
+    fn columns_of_the_combined_table_are_found_by_their_names() {
+        assert_eq!(Metric::SystemCpu.combined_column(), "system_cpu_usage");
+        assert_eq!(Metric::Timestamp.combined_column(), "timestamp");
+        assert_eq!(Metric::find_combined("process_cpu_usage"), Some(Metric::ProcessCpu));
+        assert_eq!(
+            (Metric::find_combined("cpu_usage"), Metric::find_combined("process_processes")),
+            (None, None)
         );
     }
 
