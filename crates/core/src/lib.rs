@@ -9,6 +9,7 @@ pub mod catalog;
 pub mod cloud;
 #[cfg_attr(not(target_os = "linux"), path = "elsewhere/companion.rs")]
 pub mod companion;
+pub mod compare;
 pub mod config;
 #[cfg_attr(not(target_os = "linux"), path = "elsewhere/counter.rs")]
 pub mod counter;

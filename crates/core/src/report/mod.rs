@@ -121,10 +121,7 @@ impl Context {
                 Err(error) => Servers::Unanswered { reason: error.to_string() },
             };
         }
-        let known = |key: &str| cloud(head, key);
-        if let (Some(vendor), Some(instance_type)) = (known("vendor"), known("instance_type")) {
-            self.price = catalog.instance_price(vendor, known("region"), instance_type).ok().flatten();
-        }
+        self.price = price_of(head, catalog);
     }
 
     /// The recommended server.
@@ -142,6 +139,13 @@ impl Context {
         let duration_s = self.summary.duration_s().unwrap_or(f64::NAN);
         RunCost::new(duration_s, self.price.as_ref(), server)
     }
+}
+
+/// The price of the machine that it ran on.
+pub(crate) fn price_of(head: &Head, catalog: &mut Catalog) -> Option<InstancePrice> {
+    let known = |key: &str| cloud(head, key);
+    let (vendor, instance_type) = (known("vendor")?, known("instance_type")?);
+    catalog.instance_price(vendor, known("region"), instance_type).ok().flatten()
 }
 
 /// What the run had to live with, by its recording.
