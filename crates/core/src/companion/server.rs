@@ -1,0 +1,158 @@
+//! The companion's own side: it leaves its host, samples, and keeps the recording of a host that was killed.
+//!
+//! In:  [`Orders`], a "go" on the standard input. Out: an [`Answer`], rows in the journal, then [`LastWords`] or a
+//! recording in the history.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use super::{Answer, CompanionError, LastWords, Orders, is_alive};
+use crate::config::{Backend, Config, Interval};
+use crate::history::{self, Entry, History};
+use crate::journal::notes_path;
+use crate::record::{self, Rows};
+use crate::recording::{Run, Status};
+use crate::root::Root;
+use crate::sampler::Target;
+use crate::snapshot::Moment;
+use crate::source::process_start;
+use crate::sys::{self, Ending, Watch};
+use crate::tracker::{State, Tracker};
+use crate::wrap::{Signals, command_of, wait_for_stop};
+
+/// The companion itself: returns when it has nothing left to do.
+///
+/// # Errors
+/// What it has also told its host.
+pub fn serve(orders: &str) -> Result<(), CompanionError> {
+    let orders: Orders = serde_json::from_str(orders).map_err(CompanionError::Order)?;
+    let refused = |why: String| CompanionError::Refused { why };
+    let answered = |answer: &Answer| {
+        let mut line = serde_json::to_vec(answer).unwrap_or_default();
+        line.push(b'\n');
+        // A host that is gone is one that was killed: we go on.
+        let _ = io::stdout().write_all(&line).and_then(|()| io::stdout().flush());
+    };
+    sys::leave_parent().map_err(|error| refused(error.to_string()))?;
+    let host = Watch::open(orders.host);
+    let mut go = [0];
+    let _ = io::stdin().read(&mut go);
+    let host_start = process_start(orders.host);
+    let config = Config {
+        interval: Interval::from_seconds(orders.interval)?,
+        children: orders.children,
+        track_processes: orders.track_processes,
+        track_system: orders.track_system,
+        backend: Backend::from_name(&orders.backend)?,
+        ..Config::default()
+    };
+    let started = start(&orders, config);
+    let (mut tracker, rows, run, signals) = match started {
+        Ok(started) => started,
+        Err(why) => {
+            answered(&Answer { error: Some(why.clone()), ..Answer::default() });
+            return Err(refused(why));
+        }
+    };
+    answered(&Answer {
+        error: None,
+        pid: std::process::id(),
+        start_ticks: process_start(std::process::id()),
+        start_time: tracker.started().wall_s(),
+        cpu_source: tracker.cpu_source().to_owned(),
+        notes: tracker.notes(),
+    });
+    leave_everything();
+    // Who records only the machine has no other end to wait for than its host's.
+    let watched = host.as_ref().filter(|_| !orders.track_processes);
+    wait_for_stop(&signals, &mut tracker, watched, &mut ());
+    if is_alive(orders.host, host_start) {
+        // The journal is the host's. Where these cannot be written, it will think that we were killed.
+        let words = LastWords { notes: tracker.notes(), gpus: tracker.gpus() };
+        let _ = words.write(&notes_path(rows.path()));
+        let _ = rows.keep();
+    } else {
+        keep(&orders, config, rows, run, &tracker, host.as_ref());
+    }
+    Ok(())
+}
+
+type Started = (Tracker, Rows, Run, Signals);
+
+fn start(orders: &Orders, config: Config) -> Result<Started, String> {
+    let signals = Signals::receive(&[], false).map_err(|error| error.to_string())?;
+    let run = Run {
+        id: Some(orders.id.clone()),
+        command: command_of(orders.pid),
+        host: sys::host_name(),
+        ..Run::default()
+    };
+    let head = record::head(&config, orders.pid, Moment::now().wall_s(), run.clone());
+    let (rows, sink) = Rows::start(&orders.journal, &Rows::about(&head.metadata, &run), false)
+        .map_err(|error| format!("cannot write `{}`: {error}", orders.journal.display()))?;
+    let target = if orders.track_processes { Target::Running(orders.pid) } else { Target::None };
+    let tracker =
+        Tracker::start(config, target, vec![sink]).map_err(|error| crate::error::with_causes(&error))?;
+    Ok((tracker, rows, run, signals))
+}
+
+/// Holds nothing of the host's that could outlive it: its folder, its terminal, its pipes.
+fn leave_everything() {
+    use rustix::fs::{Mode, OFlags};
+    use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+    let _ = rustix::process::chdir("/");
+    if let Ok(null) = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = dup2_stdin(&null);
+        let _ = dup2_stdout(&null);
+        let _ = dup2_stderr(&null);
+    }
+}
+
+/// The host is gone and did not say goodbye: its recording goes to the history.
+fn keep(orders: &Orders, config: Config, rows: Rows, mut run: Run, tracker: &Tracker, host: Option<&Watch>) {
+    if let Some(ending) = how_it_ended(orders.host, host) {
+        record::set_ending(&mut run, ending);
+        run.notes.push(match ending {
+            Ending::Code(code) => format!("the program ended with code {code} without stopping its tracker"),
+            Ending::Signal(signal) => format!("the program was killed by signal {signal}"),
+        });
+    } else {
+        run.status = Some(if tracker.state() == State::Exited { Status::Ended } else { Status::Detached });
+        run.notes.push("the program ended without stopping its tracker".to_owned());
+    }
+    let mut head = record::head(&config, orders.pid, tracker.started().wall_s(), run);
+    head.metadata.method.clone_from(&orders.method);
+    head.metadata.autostart = orders.autostart;
+    head.metadata.discover_server = orders.discover_server;
+    head.metadata.discover_cloud = orders.discover_cloud;
+    record::finish(&mut head, tracker);
+    let entry = Entry::new(&orders.id, &head, tracker.summary().stats().ok());
+    let history = history::default_directory(|name| std::env::var_os(name)).map(History::at);
+    let stored = history.map(|history| history.store(&entry, |file| rows.write_snapshot(file, &head)));
+    if !matches!(stored, Some(Ok(_))) {
+        // The rows are not to be lost.
+        let _ = rows.keep();
+    }
+}
+
+/// How a process that is no child of ours ended: by its remains, or by what the kernel still knows of it.
+fn how_it_ended(pid: u32, pidfd: Option<&Watch>) -> Option<Ending> {
+    let root = Root::host_as_guest().ok()?;
+    for _ in 0..50 {
+        if let Some(ending) = pidfd.and_then(|pidfd| sys::ending_of(pidfd.as_fd())) {
+            return Some(ending);
+        }
+        // `exit_code`, the last field of `stat`: for a zombie the status that `waitpid` would give.
+        let text = root.text(&format!("/proc/{pid}/stat"));
+        let status = text.as_deref().and_then(|text| {
+            let (_, fields) = text.rsplit_once(") Z ")?;
+            fields.rsplit(' ').next()?.parse::<i32>().ok()
+        });
+        if let Some(status) = status {
+            return Some(sys::ending_of_status(status));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    None
+}
