@@ -2,7 +2,7 @@
 //!
 //! In:  an [`Entry`] and a function that writes its recording; names to look up.
 //! Out: entries by name, newest first; paths of their recordings.
-//! Not here: what a recording holds (`recording`), whether to keep one (`config`).
+//! Not here: what a recording holds (`recording`), whether to keep one (`config`), what is removed in time (`prune`).
 //!
 //! ```text
 //! <directory>            0700
@@ -17,13 +17,16 @@
 //! only. Nothing is synced to disk, since a job's end must not wait for that: after a power cut an
 //! entry may be damaged, which is counted and otherwise passed over.
 
-use std::collections::HashSet;
+mod prune;
+
+pub use prune::Keep;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -41,9 +44,6 @@ const JOURNAL_SUFFIX: &str = ".journal";
 
 /// An entry beyond this is not ours.
 const MAX_ENTRY_BYTES: u64 = 1024 * 1024;
-
-/// Files without an entry are being written, unless they are older than any write takes.
-const LEFTOVER_AGE: Duration = Duration::from_hours(24);
 
 /// Why the history cannot be used.
 #[derive(Debug, Error)]
@@ -143,15 +143,6 @@ pub struct Listing {
     pub entries: Vec<Entry>,
     /// How many entries could not be read.
     pub damaged: usize,
-}
-
-/// What to keep. `None` keeps all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keep {
-    /// So many of the newest.
-    pub runs: Option<usize>,
-    /// Those that started no longer ago than this.
-    pub age: Option<Duration>,
 }
 
 /// The folder for data of ours; the variables are given so that tests need not change the environment.
@@ -358,67 +349,10 @@ impl History {
         remove_file(&self.entry_path(id))?;
         remove_file(&self.recording_path(id))
     }
-
-    /// Forgets runs that are not to be kept, and what killed writers left; says how many runs.
-    ///
-    /// # Errors
-    ///
-    /// When the directory cannot be read or a file not removed.
-    pub fn prune(&self, keep: Keep, now: SystemTime) -> Result<usize, HistoryError> {
-        let entries = self.list()?.entries;
-        let now_s = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        let mut removed = 0;
-        for (number, entry) in entries.iter().enumerate() {
-            let age_s = entry.start_time.map(|start_time| now_s - start_time);
-            let too_many = keep.runs.is_some_and(|runs| number >= runs);
-            let too_old = keep.age.zip(age_s).is_some_and(|(age, age_s)| age_s > age.as_secs_f64());
-            if too_many || too_old {
-                self.remove(&entry.id)?;
-                removed += 1;
-            }
-        }
-        self.remove_leftovers(now)?;
-        Ok(removed)
-    }
-
-    /// As [`prune`](Self::prune), but does nothing before there are a tenth more runs than are kept: a look at the
-    /// names is all that it costs at the end of most runs.
-    ///
-    /// # Errors
-    ///
-    /// Those of `prune`.
-    pub fn prune_sometimes(&self, runs: usize, now: SystemTime) -> Result<usize, HistoryError> {
-        let kept = self.file_names()?.iter().filter(|name| id_of(name, ENTRY_SUFFIX).is_some()).count();
-        if kept <= runs + runs / 10 {
-            return Ok(0);
-        }
-        self.prune(Keep { runs: Some(runs), age: None }, now)
-    }
-
-    fn remove_leftovers(&self, now: SystemTime) -> Result<(), HistoryError> {
-        let names = self.file_names()?;
-        let listed: HashSet<&str> = names.iter().filter_map(|name| id_of(name, ENTRY_SUFFIX)).collect();
-        for name in &names {
-            let aside =
-                name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(ASIDE_SUFFIX));
-            let orphan = id_of(name, RECORDING_SUFFIX).is_some_and(|id| !listed.contains(id));
-            let path = self.directory.join(name);
-            if (aside || orphan) && is_older(&path, now, LEFTOVER_AGE) {
-                remove_file(&path)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 fn id_of<'a>(name: &'a OsStr, suffix: &str) -> Option<&'a str> {
     name.to_str()?.strip_suffix(suffix).filter(|id| !id.starts_with('.'))
-}
-
-/// A file that cannot be asked may be anything, so it stays.
-fn is_older(path: &Path, now: SystemTime, age: Duration) -> bool {
-    let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
-    modified.is_ok_and(|modified| now.duration_since(modified).is_ok_and(|since| since > age))
 }
 
 fn remove_file(path: &Path) -> Result<(), HistoryError> {
@@ -438,7 +372,10 @@ fn read_entry(path: &Path) -> io::Result<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use super::prune::LEFTOVER_AGE;
     use super::*;
+    use std::collections::HashSet;
+    use std::time::Duration;
 
     fn history() -> (tempfile::TempDir, History) {
         let directory = tempfile::tempdir().unwrap();
