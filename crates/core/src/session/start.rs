@@ -1,0 +1,95 @@
+//! How a session begins: a thread of the host's own or a companion, and a file for the rows.
+//!
+//! In:  the plan. Out: a [`Session`] that records.
+//! Not here: the sampling (`tracker`), the other process (`companion`).
+
+use std::cell::RefCell;
+
+use super::{Followed, Life, Session, SessionError};
+use crate::cloud;
+use crate::companion::{self, Companion};
+use crate::config::Config;
+use crate::history::History;
+use crate::paths;
+use crate::record::{self, Rows};
+use crate::recording::Run;
+use crate::recover::{recover_in_background, temporary_name};
+use crate::sampler::{Sink, Target};
+use crate::snapshot::Moment;
+use crate::summary::Summary;
+use crate::sys::{self, SignalSet};
+use crate::tracker::Tracker;
+use crate::wrap::command_of;
+
+impl Session {
+    /// Starts the sampler, and looks for the cloud beside it.
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing runs then.
+    pub fn start(&mut self) -> Result<(), SessionError> {
+        if self.is_running() {
+            return Err(SessionError::Running);
+        }
+        if self.stop_time.is_some() || !matches!(self.life, Life::New) {
+            return Err(SessionError::Stopped);
+        }
+        let companion = self.plan.companion.as_ref();
+        if companion.is_some() && !companion::IS_AVAILABLE {
+            self.warnings
+                .push("no sampler in a process of its own on this system: it is a thread".to_owned());
+        }
+        if let Some(program) = companion.filter(|_| companion::IS_AVAILABLE) {
+            let (companion, rows) = Companion::start(program, &self.plan)?;
+            self.start_time = Some(companion.start_time);
+            let followed =
+                Box::new(RefCell::new(Followed { summary: Summary::new(self.scope()), offset: 0 }));
+            self.life = Life::Companion { companion: Box::new(companion), rows: Some(rows), followed };
+        } else {
+            self.start_thread()?;
+        }
+        // A signal for the host goes to a thread of the host.
+        let mask = SignalSet::every().block();
+        if self.plan.discover_cloud {
+            cloud::discover_in_background(false);
+        }
+        recover_in_background(std::env::temp_dir());
+        mask.restore();
+        Ok(())
+    }
+
+    fn start_thread(&mut self) -> Result<(), SessionError> {
+        let target =
+            if self.plan.config.track_processes { Target::Running(self.plan.pid) } else { Target::None };
+        let (rows, sink) = self.start_rows().unzip();
+        let config = Config { as_guest: true, ..self.plan.config };
+        let tracker = Tracker::start(config, target, sink.into_iter().collect())?;
+        self.start_time = Some(tracker.started().wall_s());
+        self.life = Life::Thread { tracker: Box::new(tracker), rows };
+        Ok(())
+    }
+
+    /// A host that cannot have a file gets its statistics all the same.
+    fn start_rows(&mut self) -> Option<(Rows, Box<dyn Sink>)> {
+        let id = History::new_id();
+        let folder = self.rows_folder.clone().unwrap_or_else(paths::temporary);
+        let path = folder.join(temporary_name(std::process::id(), &id));
+        // For whoever finds it when this program was killed.
+        let run = Run {
+            id: Some(id),
+            command: command_of(self.plan.pid),
+            host: sys::host_name(),
+            ..Run::default()
+        };
+        let head = record::head(&self.plan.config, self.plan.pid, Moment::now().wall_s(), Run::default());
+        match Rows::start(&path, &Rows::about(&head.metadata, &run), true) {
+            Ok(started) => Some(started),
+            Err(error) => {
+                self.warnings.push(format!(
+                    "cannot write `{}`: {error}; there are statistics, but no tables",
+                    path.display()
+                ));
+                None
+            }
+        }
+    }
+}
