@@ -3,17 +3,17 @@
 //! In:  the machine's process list and fork counter, each member's files, the children that we reaped.
 //! Out: cumulative amounts that never fall, and levels. `diff` makes the row.
 
-use std::sync::Arc;
+mod begin;
 
-use crate::config::{Config, CpuSource};
-use crate::counter::{self, TreeCounter};
+pub use begin::{adopt, follow};
+
+use crate::config::Config;
+use crate::counter::TreeCounter;
 use crate::diff::Within;
 use crate::error::SourceError;
 pub use crate::follow::Sampler;
-use crate::follow::{FollowedJob, Found, Started, Wanted};
 use crate::ledger::{Account, Ledger, Reaped, Totals};
 use crate::memory::Memory;
-use crate::reading;
 use crate::root::Root;
 use crate::snapshot::{CpuTime, JobReading, Moment, SingleCpu, Snapshot};
 use crate::source::procfs::{is_alive, parse_pid_io};
@@ -23,99 +23,6 @@ use crate::tree::{Member, Tree, pid_path};
 
 /// How long a refusal must last to be meant.
 const FOR_GOOD_NS: u64 = 500_000_000;
-
-/// Begins to follow a job that runs already; what it spent so far is not the recording's.
-///
-/// # Errors
-/// Where it is not there, has ended, or cannot be read.
-pub fn follow(root: &Arc<Root>, wanted: Wanted<'_>, baseline: &Snapshot) -> Result<Found, SourceError> {
-    let Wanted { pid, config, sampler, has_own_thread } = wanted;
-    // A host is not held up for longer on a machine with more processes: those that the kernel does not list as its
-    // own are not asked for their parents.
-    let own = if config.as_guest { reading::descendants(root, pid) } else { None };
-    let known = own.map_or_else(Vec::new, |own| {
-        let all = baseline.pids.iter().flatten().copied();
-        all.filter(|pid| own.binary_search(pid).is_err()).collect()
-    });
-    let mut job = Job::new(root, pid, config, None, known, None);
-    // A host that waits for its own baseline is still there for the first look that makes a row.
-    job.memory.rest(config.as_guest && pid == std::process::id());
-    job.read(root, baseline, &[], sampler)?;
-    if !job.is_root_alive() {
-        return Err(SourceError::Gone { path: format!("/proc/{pid}").into() });
-    }
-    let (mut counter, mut notes) = (None, Vec::new());
-    if config.cpu_source == CpuSource::Best && config.children {
-        let own_thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-        let own_thread = (pid == std::process::id() && has_own_thread).then_some(own_thread);
-        let most = if config.as_guest { counter::MOST_THREADS_AS_GUEST } else { counter::MOST_THREADS };
-        match TreeCounter::for_running(root, job.members(), own_thread, most) {
-            Ok(found) => counter = Some(found),
-            Err(why) => notes.push(why),
-        }
-    }
-    job.count_from_here(root, counter);
-    let reading = job.read(root, baseline, &[], sampler)?;
-    job.memory.rest(false);
-    Ok(Found { job: Box::new(Rooted { root: Arc::clone(root), job }), reading, notes })
-}
-
-/// Begins to follow a job that we have just started.
-#[must_use]
-pub fn adopt(root: &Arc<Root>, started: Started<'_>) -> Box<dyn FollowedJob> {
-    let Started { pid, config, known, counter } = started;
-    let job = Job::new(root, pid, config, Some(std::process::id()), known, counter);
-    Box::new(Rooted { root: Arc::clone(root), job })
-}
-
-/// A job, and where its files are.
-struct Rooted {
-    root: Arc<Root>,
-    job: Job,
-}
-
-impl FollowedJob for Rooted {
-    fn read(
-        &mut self,
-        snapshot: &Snapshot,
-        reaped: &[Reaped],
-        sampler: Sampler,
-    ) -> Result<JobReading, SourceError> {
-        self.job.read(&self.root, snapshot, reaped, sampler)
-    }
-
-    fn end(&mut self, ended: Ended, own_rss_kib: u64) {
-        self.job.end(ended, own_rss_kib);
-    }
-
-    fn start_interval(&mut self) {
-        self.job.start_interval();
-    }
-
-    fn is_root_still_alive(&self) -> bool {
-        self.job.is_root_still_alive(&self.root)
-    }
-
-    fn pid(&self) -> u32 {
-        self.job.pid()
-    }
-
-    fn members(&self) -> Vec<u32> {
-        self.job.members().iter().map(|member| member.pid).collect()
-    }
-
-    fn cpu_source(&self) -> &'static str {
-        self.job.cpu_source()
-    }
-
-    fn unreceived_cpu_ns(&self) -> u64 {
-        self.job.unreceived_cpu_ns()
-    }
-
-    fn is_io_denied(&self) -> bool {
-        self.job.is_io_denied()
-    }
-}
 
 /// A job that is followed.
 #[derive(Debug)]
