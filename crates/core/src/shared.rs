@@ -4,12 +4,14 @@
 //! written so far.
 //! Not here: what a session does (`session`), languages (the fronts convert).
 //!
-//! After a fork the child has a copy of everything but the threads. The lock may be held there for ever by a thread
-//! that is not, so the copy is never asked: the child reads the parent's journal instead, and starts, stops and removes
-//! nothing.
+//! After a fork the child has a copy of everything but the threads. A session that was started is never asked there: the
+//! child reads the parent's journal instead, and starts, stops and removes nothing. One that was not started is the
+//! child's as well, unless its lock was held at the fork by a thread that is not in the child: then it stays as it is.
 
-use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
 
 use crate::session::{Plan, Session, SessionError};
 
@@ -17,6 +19,9 @@ use crate::session::{Plan, Session, SessionError};
 #[derive(Debug)]
 pub struct Shared {
     session: Mutex<Session>,
+    /// The process whose thread holds the lock; 0 when nobody does.
+    held_by_pid: AtomicU32,
+    made_by_pid: u32,
     plan: Plan,
     started: OnceLock<Started>,
 }
@@ -33,7 +38,13 @@ impl Shared {
     /// Takes a session.
     #[must_use]
     pub fn new(session: Session) -> Self {
-        Self { plan: session.plan().clone(), session: Mutex::new(session), started: OnceLock::new() }
+        Self {
+            plan: session.plan().clone(),
+            session: Mutex::new(session),
+            held_by_pid: AtomicU32::new(0),
+            made_by_pid: std::process::id(),
+            started: OnceLock::new(),
+        }
     }
 
     /// What was planned.
@@ -79,12 +90,43 @@ impl Shared {
 
     /// Works on the session; a forked copy works on what its parent has written so far.
     pub fn with<T>(&self, work: impl FnOnce(&mut Session) -> T) -> T {
-        match self.in_parent() {
-            Some(Started { journal, start_time, .. }) => {
-                let journal = journal.clone().unwrap_or_default();
-                work(&mut Session::from_journal(&self.plan, &journal, *start_time))
+        let left = match self.in_parent() {
+            Some(started) => Some((started.journal.as_deref(), started.start_time)),
+            None => match self.lock() {
+                Some(mut session) => {
+                    self.held_by_pid.store(std::process::id(), Ordering::Relaxed);
+                    let done = work(&mut session);
+                    self.held_by_pid.store(0, Ordering::Relaxed);
+                    return done;
+                }
+                None => None,
+            },
+        };
+        let (journal, start_time) = left.unwrap_or_default();
+        work(&mut Session::from_journal(&self.plan, journal.unwrap_or(Path::new("")), start_time))
+    }
+
+    /// `None` where it is held by a thread that no fork has brought here.
+    fn lock(&self) -> Option<MutexGuard<'_, Session>> {
+        let own = std::process::id();
+        if self.made_by_pid == own {
+            return Some(self.session.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        // Whoever has just taken it has not written its number yet, or never will.
+        let mut looks_left = 100;
+        loop {
+            match self.session.try_lock() {
+                Ok(session) => return Some(session),
+                Err(TryLockError::Poisoned(session)) => return Some(session.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
             }
-            None => work(&mut self.session.lock().unwrap_or_else(PoisonError::into_inner)),
+            if self.held_by_pid.load(Ordering::Relaxed) != own {
+                looks_left -= 1;
+            }
+            if looks_left == 0 {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -141,5 +183,19 @@ mod tests {
         assert!(owner.is_running());
         owner.remove_files();
         assert!(!journal.exists());
+    }
+
+    #[test]
+    fn a_lock_that_a_fork_found_held_is_not_waited_for() {
+        let mut shared = shared();
+        // As in a forked child: neither who made it nor who holds it is here.
+        shared.made_by_pid += 1;
+        assert_eq!(shared.with(|session| session.rows()), 0, "free: as any other");
+        shared.held_by_pid.store(shared.made_by_pid, Ordering::Relaxed);
+        let held = shared.session.lock().unwrap();
+        assert!(!shared.with(|session| session.is_running()));
+        shared.stop();
+        shared.remove_files();
+        drop(held);
     }
 }
