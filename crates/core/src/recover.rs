@@ -15,7 +15,7 @@ use crate::journal::{Reader, notes_path};
 use crate::metric::Metric;
 use crate::record::Rows;
 use crate::recording::{Head, Metadata, Run, Status};
-use crate::source::{self, process_start};
+use crate::source;
 use crate::summary::{Scope, Summary};
 use crate::sys;
 
@@ -132,11 +132,11 @@ fn recover_one(history: &History, id: &str, path: &Path) -> Result<bool, History
     let Ok(about) = serde_json::from_value::<About>(reader.recording.clone()) else { return Ok(false) };
     let Writer { pid, start_ticks, pid_namespace } = &about.tracker;
     let is_elsewhere = pid_namespace.is_some() && *pid_namespace != source::pid_namespace();
-    // Of a tracker in another container only its silence tells that it has ended.
+    // Of a tracker in another container or on another machine only its silence tells that it has ended.
     if is_elsewhere && !is_silent(path, about.metadata.interval) {
         return Ok(false);
     }
-    if !is_elsewhere && start_ticks.is_none_or(|then| process_start(*pid) == Some(then)) {
+    if !is_elsewhere && !start_ticks.is_some_and(|then| source::is_gone(*pid, then)) {
         return Ok(false);
     }
     let (head, summary) = sum_up(about, &mut reader);
@@ -229,14 +229,18 @@ mod tests {
         let dead = leave("00000000dead", gone);
         let alive = leave(
             "0000000a11fe",
-            json!({"pid": own, "start_ticks": process_start(own), "pid_namespace": here}),
+            json!({"pid": own, "start_ticks": source::process_start(own), "pid_namespace": here}),
         );
         let elsewhere =
             leave("0000000e15e0", json!({"pid": own, "start_ticks": 1, "pid_namespace": "pid:[1]"}));
+        // The first namespace of another machine has the name of ours.
+        let name = here.as_deref().and_then(|here| here.split(' ').next());
+        let machine = leave("000000ac4111", json!({"pid": own, "start_ticks": 1, "pid_namespace": name}));
         let mut recovered = recover_temporary(&history, folder.path()).unwrap();
         recovered.sort();
         assert_eq!(recovered, ["00000000000a", "00000000dead"]);
         assert_eq!((dead.exists(), alive.exists(), elsewhere.exists()), (false, true, true));
+        assert!(machine.exists());
         assert_eq!((left_by_r.exists(), history.list().unwrap().entries.len()), (false, 2));
     }
 }

@@ -25,11 +25,11 @@ pub use partition::is_partition;
 #[cfg(target_os = "linux")]
 pub use procfs::zfs_pools;
 #[cfg(target_os = "linux")]
-pub(crate) use procfs::{command_of, pid_namespace, process_start};
+pub(crate) use procfs::{command_of, is_gone, pid_namespace, process_start};
 #[cfg(not(target_os = "linux"))]
 pub use sysinfo::zfs_pools;
 #[cfg(not(target_os = "linux"))]
-pub(crate) use sysinfo::{command_of, pid_namespace, process_start};
+pub(crate) use sysinfo::{command_of, is_gone, pid_namespace, process_start};
 
 /// One interface of the host: a kernel file, a cgroup, a GPU library, or a replay of them.
 pub trait Source: Send {

@@ -68,28 +68,45 @@ impl KeptFile {
     }
 }
 
-/// In which processes have the numbers that we see; containers that share a folder do not share this.
+/// In which processes have the numbers that we see; neither containers nor machines that share a folder share this.
+///
+/// The first namespace has one name on all machines, so the start of the kernel belongs to it.
 pub(crate) fn pid_namespace() -> Option<String> {
-    let link = Root::host_as_guest().ok()?.link("/proc/self/ns/pid")?;
-    Some(link.to_string_lossy().into_owned())
+    let root = Root::host_as_guest().ok()?;
+    let link = root.link("/proc/self/ns/pid")?;
+    let boot_id = root.text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    Some(format!("{} {boot_id}", link.display()).trim_end().to_owned())
 }
 
 /// When a process started: with its pid, who it is. `None` where it is not there.
 pub(crate) fn process_start(pid: u32) -> Option<u64> {
-    Some(stat_of(&Root::host().ok()?, pid)?.start_ticks)
+    Some(stat_of(&Root::host().ok()?, pid).ok()?.start_ticks)
+}
+
+/// Whether that very process is surely there no more.
+pub(crate) fn is_gone(pid: u32, start_ticks: u64) -> bool {
+    let Ok(root) = Root::host_as_guest() else { return false };
+    match stat_of(&root, pid) {
+        Ok(stat) => stat.start_ticks != start_ticks,
+        Err(error) => matches!(error, SourceError::Gone { .. } | SourceError::Unsupported { .. }),
+    }
 }
 
 /// Whether that very process is there, and not only its remains that nobody has waited for; any of that number where
 /// its start is not known.
 pub(crate) fn is_alive(root: &Root, pid: u32, start_ticks: Option<u64>) -> bool {
-    stat_of(root, pid)
-        .is_some_and(|stat| !stat.is_zombie() && start_ticks.is_none_or(|start| start == stat.start_ticks))
+    match stat_of(root, pid) {
+        Ok(stat) => !stat.is_zombie() && start_ticks.is_none_or(|start| start == stat.start_ticks),
+        // We cannot read now, for want of descriptors or memory: that says nothing about the process.
+        Err(error) => matches!(error, SourceError::Io { .. }),
+    }
 }
 
-fn stat_of(root: &Root, pid: u32) -> Option<PidStat> {
+fn stat_of(root: &Root, pid: u32) -> Result<PidStat, SourceError> {
+    let path = pid_path(pid, "stat");
     let mut buffer = Vec::new();
-    let text = root.read(pid_path(pid, "stat").as_str(), &mut buffer).ok()?;
-    parse_pid_stat(text).ok()
+    let text = root.read(path.as_str(), &mut buffer)?;
+    parse_pid_stat(text).map_err(unparsed(path.as_str()))
 }
 
 /// The command line of a process, where it can be read.

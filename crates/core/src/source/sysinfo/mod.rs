@@ -144,9 +144,14 @@ fn gone(pid: u32) -> SourceError {
 }
 
 /// When a process started, in seconds since 1970: with its pid, who it is. `None` where it is not there.
-#[cfg_attr(target_os = "linux", expect(dead_code, reason = "Linux's own is finer"))]
 pub(crate) fn process_start(pid: u32) -> Option<u64> {
     one_process(pid, listed(), ::sysinfo::Process::start_time)
+}
+
+/// Whether that very process is surely there no more.
+#[cfg_attr(target_os = "linux", expect(dead_code, reason = "Linux's own is used there"))]
+pub(crate) fn is_gone(pid: u32, start: u64) -> bool {
+    process_start(pid) != Some(start)
 }
 
 /// Containers with numbers of their own are Linux's.
