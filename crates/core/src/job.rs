@@ -47,6 +47,8 @@ pub struct Job {
     io_refused: Vec<((u32, u64), u64)>,
     /// The largest that any child was that the host itself has waited for, where we are inside of it.
     waited_peak_kib: Option<u64>,
+    /// The largest mark of any process that we have seen.
+    explained_peak_kib: Option<u64>,
     /// The root's last account, once it has ended and while it still is a zombie.
     ended: Option<Ended>,
 }
@@ -81,6 +83,7 @@ impl Job {
             io_denied: false,
             io_refused: Vec::new(),
             waited_peak_kib: None,
+            explained_peak_kib: None,
             ended: None,
         }
     }
@@ -154,8 +157,11 @@ impl Job {
         reaped: &[Reaped],
         sampler: Sampler,
     ) -> Result<JobReading, SourceError> {
-        let pids = snapshot.pids.as_deref().unwrap_or_default();
-        self.tree.update(root, pids, snapshot.cpu.and_then(|cpu| cpu.forks))?;
+        // Where nobody could be listed, all are as they were.
+        if snapshot.pids.is_some() || !self.with_children || self.tree.members().is_empty() {
+            let pids = snapshot.pids.as_deref().unwrap_or_default();
+            self.tree.update(root, pids, snapshot.cpu.and_then(|cpu| cpu.forks))?;
+        }
         self.accounts.clear();
         for at in 0..self.tree.members().len() {
             if let Some(member) = self.tree.members().get(at).copied() {
@@ -176,8 +182,11 @@ impl Job {
 
     /// A child that came and went between two looks was once as large as the mark that its parent received.
     fn prove_peak_of_ended_children(&mut self) {
+        // What starts as a copy of its parent has its parent's mark, and who was there at the start one from before.
+        self.explained_peak_kib = self.explained_peak_kib.max(self.memory.largest_peak_rss_kib());
         let peak_kib = crate::sys::waited_peak_rss_kib();
-        if self.waited_peak_kib.is_some() && peak_kib > self.waited_peak_kib {
+        let is_new = self.waited_peak_kib.is_some() && peak_kib > self.waited_peak_kib;
+        if is_new && peak_kib > self.explained_peak_kib {
             self.memory.prove_peak(peak_kib.unwrap_or(0));
         }
         self.waited_peak_kib = peak_kib;

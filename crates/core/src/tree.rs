@@ -87,7 +87,7 @@ impl Tree {
     pub fn update(&mut self, root: &Root, pids: &[u32], forks: Option<u64>) -> Result<(), SourceError> {
         let before = std::mem::take(&mut self.members);
         if !self.with_children {
-            let found = self.look_at_root(root)?;
+            let found = self.look_at_root(root, before.first())?;
             self.members.extend(found);
             return Ok(());
         }
@@ -97,19 +97,22 @@ impl Tree {
         let (mut strangers, mut unclear) = (Vec::new(), Vec::new());
         for (pid, was_member) in self.whom_to_ask(&before, pids) {
             if pid == self.root_pid {
-                let found = self.look_at_root(root)?;
+                let found = self.look_at_root(root, was_member.as_ref())?;
                 self.members.extend(found);
                 continue;
             }
             match (self.look_at(root, pid), was_member) {
-                (Some(stat), Some(then)) if then.stat.start_ticks == stat.start_ticks => {
+                (Ok(stat), Some(then)) if then.stat.start_ticks == stat.start_ticks => {
                     self.members.push(Member { pid, stat, is_leaving: stat.is_dead() });
                 }
                 // Asked again once it is clear whether we started it.
-                (Some(stat), _) if gpu::may_be_helper(stat.ppid) => unclear.push(pid),
-                (Some(stat), _) => strangers.push(Member { pid, stat, is_leaving: false }),
-                (None, Some(then)) => self.members.push(Member { is_leaving: true, ..then }),
-                (None, None) => {}
+                (Ok(stat), _) if gpu::may_be_helper(stat.ppid) => unclear.push(pid),
+                (Ok(stat), _) => strangers.push(Member { pid, stat, is_leaving: false }),
+                // We cannot read now, for want of descriptors or memory: that says nothing about the process.
+                (Err(SourceError::Io { .. }), Some(then)) => self.members.push(then),
+                (Err(SourceError::Io { .. }), None) => unclear.push(pid),
+                (Err(_), Some(then)) => self.members.push(Member { is_leaving: true, ..then }),
+                (Err(_), None) => {}
             }
         }
         self.members.sort_unstable_by_key(|member| member.pid);
@@ -176,20 +179,19 @@ impl Tree {
         matches!((then, forks), (Some(then), Some(now)) if now.saturating_sub(then) >= self.forks_per_round)
     }
 
-    fn look_at(&mut self, root: &Root, pid: u32) -> Option<PidStat> {
-        let text = root.read(pid_path(pid, "stat").as_str(), &mut self.buffer).ok()?;
-        parse_pid_stat(text).ok()
+    fn look_at(&mut self, root: &Root, pid: u32) -> Result<PidStat, SourceError> {
+        let path = pid_path(pid, "stat");
+        let text = root.read(path.as_str(), &mut self.buffer)?;
+        parse_pid_stat(text).map_err(|source| SourceError::Parse { path: path.as_str().into(), source })
     }
 
-    fn look_at_root(&mut self, root: &Root) -> Result<Option<Member>, SourceError> {
-        let path = pid_path(self.root_pid, "stat");
-        let text = match root.read(path.as_str(), &mut self.buffer) {
-            Ok(text) => text,
+    fn look_at_root(&mut self, root: &Root, then: Option<&Member>) -> Result<Option<Member>, SourceError> {
+        let stat = match self.look_at(root, self.root_pid) {
+            Ok(stat) => stat,
             Err(SourceError::Gone { .. } | SourceError::Unsupported { .. }) => return Ok(None),
+            Err(SourceError::Io { .. }) if then.is_some() => return Ok(then.copied()),
             Err(error) => return Err(error),
         };
-        let stat = parse_pid_stat(text)
-            .map_err(|source| SourceError::Parse { path: path.as_str().into(), source })?;
         let start_ticks = *self.root_start_ticks.get_or_insert(stat.start_ticks);
         Ok((start_ticks == stat.start_ticks).then_some(Member {
             pid: self.root_pid,
