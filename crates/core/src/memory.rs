@@ -2,6 +2,7 @@
 //!
 //! In:  each member's RSS and its high-water mark at every look; PSS by walking a process's pages.
 //! Out: PSS of the tree (between walks: the last PSS and the growth of RSS since), and the proved peak.
+//! Not here: what processes hold together (`held`).
 //!
 //! A walk holds a lock that the job may need and takes milliseconds for a big process, so that walks have a budget:
 //! a two-hundredth of the time, and a reserve that lets a tree which has just changed be walked as a whole, look
@@ -10,88 +11,18 @@
 //!
 //! A process that was forked and runs no other program shares its parent's pages, and started with its parent's mark.
 
+mod held;
+
 use crate::error::SourceError;
 use crate::root::Root;
-use crate::source::procfs::{parse_pid_stat, parse_pid_status, parse_smaps_rollup};
+use crate::source::procfs::{PidStatus, parse_pid_stat, parse_pid_status, parse_smaps_rollup};
 use crate::tree::{Member, pid_path};
+use held::{Held, Walk, find, together_kib};
 
 /// A two-hundredth of the time may go into walks.
-const SHARE: u64 = 200;
-/// Whose lock was held for a walk is left alone for this many times as long.
-const REST: u64 = 10;
-/// A process alone whose RSS stays the same is walked this often, since others may come to share its libraries.
-const SETTLED_NS: u64 = 10_000_000_000;
+const SHARE: i64 = 200;
 /// What may be saved up for a tree that changes.
-const RESERVE_NS: u64 = 500_000_000;
-
-/// One that refuses is asked again after this time: in the middle of an exec a process refuses everybody.
-const REFUSED_NS: u64 = 1_000_000_000;
-
-/// One process at the last look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Held {
-    pid: u32,
-    start_ticks: u64,
-    rss_kib: u64,
-    /// RSS by `stat`, which counts a little differently than a walk does: only its growth is used.
-    counted_rss_kib: u64,
-    peak_rss_kib: Option<u64>,
-    /// The most RSS that this look saw, before the walk or in it: up to there the mark did not rise later.
-    most_rss_kib: u64,
-    swap_kib: Option<u64>,
-    walk: Option<Walk>,
-    /// It runs its parent's program still.
-    is_copy: bool,
-    /// What it may have from its parent: pages, and a part of its mark.
-    inherited_kib: u64,
-    /// Others came or went since the walk, with whom it may share.
-    is_stale: bool,
-    /// When a walk was refused: another user's process, or a kernel without `smaps_rollup`.
-    refused_at_ns: Option<u64>,
-}
-
-/// A walk over a process's pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Walk {
-    at_ns: u64,
-    cost_ns: u64,
-    pss_kib: u64,
-    /// RSS by `stat` at that moment.
-    counted_rss_kib: u64,
-}
-
-impl Held {
-    /// The last PSS and the growth of RSS since; where there was no walk, the RSS that is its own.
-    fn memory_kib(&self) -> u64 {
-        match self.walk {
-            Some(walk) if self.counted_rss_kib >= walk.counted_rss_kib => {
-                walk.pss_kib + (self.counted_rss_kib - walk.counted_rss_kib)
-            }
-            Some(walk) => walk.pss_kib.saturating_sub(walk.counted_rss_kib - self.counted_rss_kib),
-            None => self.rss_kib.saturating_sub(self.inherited_kib),
-        }
-    }
-
-    fn is_due(&self, now_ns: u64, is_alone: bool) -> bool {
-        if self.refused_at_ns.is_some_and(|then_ns| now_ns.saturating_sub(then_ns) < REFUSED_NS) {
-            return false;
-        }
-        let Some(walk) = self.walk else { return true };
-        // Of a process that shares with no other one here, only a change of RSS changes the share.
-        let is_settled = is_alone && self.counted_rss_kib == walk.counted_rss_kib;
-        if self.is_stale {
-            return true;
-        }
-        let rest_ns = if is_settled { SETTLED_NS } else { 0 }.max(walk.cost_ns.saturating_mul(REST));
-        now_ns.saturating_sub(walk.at_ns) >= rest_ns
-    }
-
-    /// Those never walked first, then the oldest walk: what RSS shows of a change is counted meanwhile, what others
-    /// came to share is not.
-    fn walked_at_ns(&self) -> Option<u64> {
-        self.walk.map(|walk| walk.at_ns)
-    }
-}
+const RESERVE_NS: i64 = 500_000_000;
 
 /// Memory of the whole tree at one look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,7 +43,8 @@ pub struct Memory {
     peak_kib: Option<u64>,
     has_looked: bool,
     last_walks_ns: Option<u64>,
-    left_ns: u64,
+    /// Below 0 where a walk took more than there was.
+    left_ns: i64,
     /// No pages are walked for now.
     rests: bool,
     buffer: Vec<u8>,
@@ -128,9 +60,11 @@ impl Memory {
         let before = std::mem::take(&mut self.held);
         for member in members.iter().filter(|member| !member.stat.is_zombie()) {
             let rss_kib = member.stat.rss_pages.saturating_mul(self.page_kib);
-            let (peak_rss_kib, swap_kib) = self.status(root, member.pid);
+            let PidStatus { peak_rss_kib, swap_kib, anon_kib } = self.status(root, member.pid);
             let found = Held {
                 pid: member.pid,
+                ppid: member.stat.ppid,
+                anon_kib,
                 start_ticks: member.stat.start_ticks,
                 is_copy: member.stat.is_copy,
                 rss_kib,
@@ -164,9 +98,8 @@ impl Memory {
         }
         self.walk_those_due(root, now_ns);
         self.count_copies_again(root, now_ns);
-        let mut level = Level::default();
+        let mut level = Level { memory_kib: together_kib(&self.held), ..Level::default() };
         for held in &self.held {
-            level.memory_kib = level.memory_kib.saturating_add(held.memory_kib());
             level.rss_kib = level.rss_kib.saturating_add(held.rss_kib);
             level.swap_kib = level.swap_kib.saturating_add(held.swap_kib.unwrap_or(0));
         }
@@ -213,11 +146,9 @@ impl Memory {
         self.peak_kib.max(self.level.map(|level| level.memory_kib))
     }
 
-    fn status(&mut self, root: &Root, pid: u32) -> (Option<u64>, Option<u64>) {
+    fn status(&mut self, root: &Root, pid: u32) -> PidStatus {
         let text = root.read(pid_path(pid, "status").as_str(), &mut self.buffer);
-        text.ok()
-            .and_then(|text| parse_pid_status(text).ok())
-            .map_or((None, None), |s| (s.peak_rss_kib, s.swap_kib))
+        text.ok().and_then(|text| parse_pid_status(text).ok()).unwrap_or_default()
     }
 
     /// Walks take time, in which a copy may let go of pages that its parent was not yet found to have alone again: what
@@ -238,13 +169,14 @@ impl Memory {
         let mut due: Vec<usize> = (0..self.held.len()).filter(is_due).collect();
         due.sort_by_key(|at| self.held.get(*at).and_then(Held::walked_at_ns));
         let saved_ns =
-            self.last_walks_ns.map_or(RESERVE_NS, |then_ns| now_ns.saturating_sub(then_ns) / SHARE);
+            self.last_walks_ns.map_or(RESERVE_NS, |then_ns| signed(now_ns.saturating_sub(then_ns)) / SHARE);
         self.last_walks_ns = Some(now_ns);
         let mut left_ns = self.left_ns.saturating_add(saved_ns).min(RESERVE_NS);
         for at in due {
             let Some(held) = self.held.get_mut(at) else { continue };
-            // What the last walk cost, this one will: one that does not fit any more waits for its turn.
-            if left_ns < held.walk.map_or(1, |walk| walk.cost_ns) {
+            // What the last walk cost, this one will: one that does not fit any more waits until it does, or until
+            // there is all that can be saved up.
+            if left_ns < held.walk.map_or(1, |walk| signed(walk.cost_ns)).min(RESERVE_NS) {
                 continue;
             }
             let start_ns = spent_ns();
@@ -261,9 +193,10 @@ impl Memory {
                         at_ns: now_ns,
                         cost_ns,
                         pss_kib: found.pss_kib,
+                        anon: found.anon,
                         counted_rss_kib: held.counted_rss_kib,
                     });
-                    left_ns = left_ns.saturating_sub(cost_ns);
+                    left_ns = left_ns.saturating_sub(signed(cost_ns));
                 }
                 // Ended meanwhile, or without memory: what is known stays.
                 Ok(_) | Err(SourceError::Gone { .. }) => {}
@@ -276,8 +209,9 @@ impl Memory {
 
 /// The same process among others; with another program it is a new one, and so is its mark.
 fn same<'h>(others: &'h [Held], held: &Held) -> Option<&'h Held> {
-    let at = others.binary_search_by_key(&held.pid, |other| other.pid).ok()?;
-    others.get(at).filter(|other| other.start_ticks == held.start_ticks && other.is_copy == held.is_copy)
+    others
+        .get(find(others, held.pid)?)
+        .filter(|other| other.start_ticks == held.start_ticks && other.is_copy == held.is_copy)
 }
 
 /// What a new process may have from its parent: nothing once it runs a program of its own.
@@ -285,10 +219,7 @@ fn inherited_kib(before: &[Held], now: &[Held], member: &Member) -> u64 {
     if !member.stat.is_copy {
         return 0;
     }
-    let of = |held: &[Held]| {
-        let at = held.binary_search_by_key(&member.stat.ppid, |held| held.pid).ok()?;
-        held.get(at).copied()
-    };
+    let of = |held: &[Held]| held.get(find(held, member.stat.ppid)?).copied();
     let (then, now) = (of(before), of(now));
     // A parent that is new itself may have been as large as its mark since.
     let mark_kib = now.filter(|_| then.is_none()).and_then(|held| held.peak_rss_kib);
@@ -317,6 +248,10 @@ fn risen_kib(before: &[Held], now: &[Held], level_then_kib: Option<u64>, level_k
         Some(level_then_kib.map_or(from_now_kib, |then_kib| above(then_kib, rss_then_kib).min(from_now_kib)))
     };
     now.iter().filter_map(risen).max().unwrap_or(0)
+}
+
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
 /// What this thread has spent so far: on a busy machine a walk takes longer than it costs.
@@ -369,28 +304,5 @@ mod tests {
         assert_eq!(child(400, 400).memory_kib(), 0, "not walked: what is not its parent's");
         assert_eq!(risen_kib(&before, &[parent, child(15, 400)], Some(400), 415), 400, "nothing of its own");
         assert_eq!(risen_kib(&before, &[parent, child(15, 700)], Some(400), 415), 700);
-    }
-
-    #[test]
-    fn who_shared_with_others_is_walked_again_when_they_go() {
-        let walk = Walk { at_ns: 0, cost_ns: 1_000_000, pss_kib: 100, counted_rss_kib: 400 };
-        let held = Held { counted_rss_kib: 400, walk: Some(walk), ..Held::default() };
-        assert!(!held.is_due(2_000_000, true));
-        assert!(Held { is_stale: true, ..held }.is_due(2_000_000, true));
-    }
-
-    #[test]
-    fn between_walks_memory_follows_rss() {
-        let walk = Walk { at_ns: 0, cost_ns: 1_000, pss_kib: 60, counted_rss_kib: 100 };
-        let at = |counted_rss_kib| Held { counted_rss_kib, walk: Some(walk), ..Held::default() }.memory_kib();
-        assert_eq!((at(100), at(130), at(50), at(10)), (60, 90, 10, 0));
-    }
-
-    #[test]
-    fn a_costly_walk_is_not_repeated_for_ten_times_its_cost() {
-        let walk = Walk { at_ns: 1_000, cost_ns: 7_000_000, pss_kib: 1, counted_rss_kib: 1 };
-        let held = Held { walk: Some(walk), ..Held::default() };
-        assert!(!held.is_due(60_000_000, false));
-        assert!(held.is_due(70_001_000, false));
     }
 }

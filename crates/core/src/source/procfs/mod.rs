@@ -28,7 +28,7 @@ pub use pid_io::{PidIo, parse_pid_io};
 pub use pid_stat::{PidStat, parse_pid_stat};
 pub use pid_status::{PidStatus, parse_pid_status};
 pub use pressure::parse_some_us;
-pub use smaps_rollup::{SmapsRollup, parse_smaps_rollup};
+pub use smaps_rollup::{AnonPages, SmapsRollup, parse_smaps_rollup};
 pub(crate) use space::is_safe;
 pub use space::{SpaceSource, file_systems, zfs_pools};
 pub use stat::{Stat, parse_single_cpus, parse_stat};

@@ -19,6 +19,8 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     let mut job = job::Job::new(&table, pid, with_children);
     let reading = job.read(&Snapshot::default(), &[], Sampler::Outside)?;
     let times = job.times();
+    // Nobody is there to have read or written anything.
+    let nothing = job.members().is_empty().then_some(0);
     let question = Question { members: job.members(), root_pid: Some(pid), since_ns: None };
     Ok(ProcessReading {
         timestamp,
@@ -27,8 +29,8 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
         user_s: Some(seconds(times.user_ns)),
         system_s: Some(seconds(times.system_ns)),
         memory_kib: reading.memory_kib.or(Some(0)),
-        read_bytes: reading.read_bytes,
-        write_bytes: reading.write_bytes,
+        read_bytes: reading.read_bytes.or(nothing),
+        write_bytes: reading.write_bytes.or(nothing),
         gpu: gpu::look(root, &question).job(),
     })
 }
