@@ -77,3 +77,45 @@ def test_a_child_that_came_and_went_between_two_looks_was_as_large_as_it_was() -
         print(tracker.stats()["process_memory"]["max"] / 1024)
     """
     assert 600 <= float(run_program(program)) <= 650
+
+
+def test_a_pool_that_replaces_its_workers_holds_what_its_parent_holds() -> None:
+    program = """
+        import time
+        from multiprocessing import get_context
+        from resource_tracker import ResourceTracker
+
+        def pss_mib():
+            lines = open("/proc/self/smaps_rollup").read().splitlines()
+            return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) / 1024
+
+        # More than may be walked each time that a worker goes.
+        held = [b"x" * 200_000 for _ in range(3_000)]
+        true = pss_mib()
+        tracker = ResourceTracker(interval=0.1)
+        with get_context("fork").Pool(6, maxtasksperchild=1) as pool:
+            pool.map(time.sleep, [0.15] * 60, chunksize=1)
+        time.sleep(0.5)
+        tracker.stop()
+        rows = tracker.process_metrics["memory"]
+        print(min(rows) / 1024 / true, max(rows) / 1024 / true, tracker.stats()["process_memory"]["max"] / 1024 / true)
+    """
+    least, most, peak = map(float, run_program(program).split())
+    # Workers have some MiB of their own each.
+    assert least >= 0.95 and most <= 1.2 and peak <= 1.25
+
+
+def test_what_was_held_before_the_start_is_no_peak() -> None:
+    program = """
+        import subprocess, time
+        from resource_tracker import ResourceTracker
+
+        held = bytearray(600 << 20)
+        del held
+        tracker = ResourceTracker(interval=0.1)
+        subprocess.run(["true"])
+        tracker.wait_for_samples(2)
+        tracker.stop()
+        print(tracker.stats()["process_memory"]["max"] / 1024)
+    """
+    assert float(run_program(program)) < 100

@@ -91,6 +91,48 @@ def test_many_threads_are_followed_without_a_counter_each() -> None:
     assert tracker._session.cpu_source == "perf in part"
 
 
+def test_many_trackers_have_no_more_descriptors_than_one() -> None:
+    before = len(_descriptors())
+    trackers = [ResourceTracker(interval=10, discover_cloud=False) for _ in range(30)]
+    try:
+        assert len(_descriptors()) - before <= 16
+    finally:
+        for tracker in trackers:
+            tracker.stop()
+
+
+def test_a_host_without_a_free_descriptor_is_measured_as_it_is() -> None:
+    program = """
+        import os, resource, time
+        from resource_tracker import ResourceTracker
+
+        while time.process_time() < 1:
+            pass
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        spent = time.process_time()
+        tracker = ResourceTracker(interval=0.05)
+        tracker.wait_for_samples(3)
+        taken = []
+        try:
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError:
+            pass
+        tracker.wait_for_samples(tracker.n_samples + 4)
+        for descriptor in taken:
+            os.close(descriptor)
+        tracker.wait_for_samples(tracker.n_samples + 4)
+        tracker.stop()
+        spent = time.process_time() - spent
+        rows = tracker.process_metrics
+        counted = sum(seconds for name in ("utime", "stime") for seconds in rows[name] if seconds is not None)
+        print(counted - spent, tracker.state, len(rows) >= 11)
+    """
+    beyond, state, has_all = run_program(program).split()
+    # What was spent before is not the recording's, and nobody has ended.
+    assert float(beyond) < 0.1 and (state, has_all) == ("stopped", "True")
+
+
 def test_closed_and_reused_descriptors_are_never_read_or_written(tmp_path: Path) -> None:
     program = """
         import os, sys, time
@@ -164,6 +206,42 @@ def test_a_child_that_ends_as_an_interpreter_does_leaves_the_files_alone(scratch
     """
     assert run_program(program) == "1 True\n"
     assert list(scratch.iterdir()) == [], "the interpreter's end removes them"
+
+
+@pytest.mark.parametrize("what", ["start", "load"])
+def test_a_fork_while_another_thread_uses_a_tracker_leaves_a_child_that_ends(what: str) -> None:
+    program = """
+        import os, sys, threading, time
+        from resource_tracker import ResourceTracker
+
+        with ResourceTracker(interval=0.01, discover_cloud=False) as tracker:
+            tracker.wait_for_samples(20)
+        loaded, ended = ResourceTracker.loads(tracker.dumps()), threading.Event()
+
+        def use():
+            while not ended.is_set():
+                if sys.argv[1] == "load":
+                    loaded.snapshot()
+                else:
+                    ResourceTracker(interval=1, discover_cloud=False).stop()
+
+        thread = threading.Thread(target=use)
+        thread.start()
+        for _ in range(30):
+            child = os.fork()
+            if child == 0:
+                sys.exit(0)
+            late = time.monotonic() + 20
+            while os.waitpid(child, os.WNOHANG) == (0, 0):
+                if time.monotonic() > late:
+                    os.kill(child, 9)
+                    ended.set()
+                    sys.exit("the child hangs")
+                time.sleep(0.005)
+        ended.set()
+        thread.join()
+    """
+    run_program(program, what, timeout=120)
 
 
 def test_a_forked_child_can_have_a_tracker_of_its_own() -> None:

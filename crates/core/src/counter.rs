@@ -4,6 +4,7 @@
 //! there is none, and what `/proc` attributes to the processes that we saw is all that is known.
 
 use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
 
 use crate::config::CpuSource;
 use crate::root::{Access, Root};
@@ -23,10 +24,33 @@ pub enum TreeCounter {
 }
 
 /// Descriptors that we may spend on threads that run already.
-pub const MOST_THREADS: usize = 200;
+const MOST_THREADS: usize = 200;
 
-/// The same inside of somebody else's process, where sixteen in all are ours.
-pub const MOST_THREADS_AS_GUEST: usize = 12;
+/// The same inside of somebody else's process, where sixteen in all are ours, however many trackers there are.
+const MOST_THREADS_AS_GUEST: usize = 12;
+
+/// Threads of this process that sample, and are nobody's job.
+static SAMPLERS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// A thread that samples, as long as this is kept.
+#[derive(Debug)]
+pub struct OwnThread(u32);
+
+impl OwnThread {
+    /// The calling thread.
+    #[must_use]
+    pub fn enter() -> Self {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        SAMPLERS.lock().unwrap_or_else(PoisonError::into_inner).push(tid);
+        Self(tid)
+    }
+}
+
+impl Drop for OwnThread {
+    fn drop(&mut self) {
+        SAMPLERS.lock().unwrap_or_else(PoisonError::into_inner).retain(|tid| *tid != self.0);
+    }
+}
 
 impl TreeCounter {
     /// For a job that the calling thread will start. The notes say why a better source was not to be had.
@@ -48,18 +72,24 @@ impl TreeCounter {
         (None, notes)
     }
 
-    /// For processes that run already: follows each of their threads but `except`, and all they start from now on.
-    /// Where there are more than `most`, it follows those: the first of each process, which starts most of what is
-    /// started, and then others. What they show is a lower bound.
+    /// For processes that run already: follows each of their threads but those that sample, and all they start from
+    /// now on. Where there are more than may be, it follows those: the first of each process, which starts most of what
+    /// is started, and then others. What they show is a lower bound.
     ///
     /// # Errors
     /// In words, where one of them cannot be followed.
-    pub fn for_running(
-        root: &Root,
-        members: &[Member],
-        except: Option<u32>,
-        most: usize,
-    ) -> Result<Self, String> {
+    pub fn for_running(root: &Root, members: &[Member], as_guest: bool) -> Result<Self, String> {
+        let most = if as_guest {
+            MOST_THREADS_AS_GUEST.saturating_sub(TaskClock::open_count())
+        } else {
+            MOST_THREADS
+        };
+        if most == 0 {
+            return Err(
+                "no inherited CPU counter: other trackers in this process have all we may open".to_owned()
+            );
+        }
+        let samplers = SAMPLERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut counters = Vec::new();
         let alive = || members.iter().filter(|member| !member.stat.is_zombie());
         let threads = alive().flat_map(|member| {
@@ -67,7 +97,7 @@ impl TreeCounter {
             tasks.into_iter().filter_map(|name| name.parse().ok()).filter(move |tid| *tid != member.pid)
         });
         let first = alive().map(|member| member.pid);
-        for tid in first.chain(threads).filter(|tid| Some(*tid) != except) {
+        for tid in first.chain(threads).filter(|tid| !samplers.contains(tid)) {
             if counters.len() >= most {
                 return Ok(Self::InPart(counters));
             }

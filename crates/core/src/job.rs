@@ -8,7 +8,7 @@ mod begin;
 pub use begin::{adopt, follow};
 
 use crate::config::Config;
-use crate::counter::TreeCounter;
+use crate::counter::{OwnThread, TreeCounter};
 use crate::diff::Within;
 use crate::error::SourceError;
 pub use crate::follow::Sampler;
@@ -47,6 +47,7 @@ pub struct Job {
     io_refused: Vec<((u32, u64), u64)>,
     /// The largest that any child was that the host itself has waited for, where we are inside of it.
     waited_peak_kib: Option<u64>,
+    own_thread: Option<OwnThread>,
     /// The largest mark of any process that we have seen.
     explained_peak_kib: Option<u64>,
     /// The root's last account, once it has ended and while it still is a zombie.
@@ -84,6 +85,7 @@ impl Job {
             io_refused: Vec::new(),
             waited_peak_kib: None,
             explained_peak_kib: None,
+            own_thread: None,
             ended: None,
         }
     }

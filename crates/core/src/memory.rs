@@ -220,10 +220,13 @@ fn inherited_kib(before: &[Held], now: &[Held], member: &Member) -> u64 {
         return 0;
     }
     let of = |held: &[Held]| held.get(find(held, member.stat.ppid)?).copied();
-    let (then, now) = (of(before), of(now));
-    // A parent that is new itself may have been as large as its mark since.
-    let mark_kib = now.filter(|_| then.is_none()).and_then(|held| held.peak_rss_kib);
-    let rss_kib = then.into_iter().chain(now).map(|held| held.rss_kib).max();
+    let (then, parent) = (of(before), of(now));
+    // A parent that is new itself may have been as large as its mark since; and until it runs another program, what was
+    // started by vfork has its parent's memory itself, the mark included.
+    let mark_kib = parent.and_then(|held| held.peak_rss_kib);
+    let own_mark_kib = find(now, member.pid).and_then(|at| now.get(at)?.peak_rss_kib);
+    let mark_kib = mark_kib.filter(|_| then.is_none() || own_mark_kib == mark_kib);
+    let rss_kib = then.into_iter().chain(parent).map(|held| held.rss_kib).max();
     mark_kib.max(rss_kib).unwrap_or(0)
 }
 
@@ -300,6 +303,9 @@ mod tests {
         assert_eq!(inherited_kib(&before, &[parent], &member(true)), 400);
         assert_eq!(inherited_kib(&before, &[parent], &member(false)), 0, "another program");
         assert_eq!(inherited_kib(&[], &[held(1, 10, 400)], &member(true)), 400);
+        let old = [held(1, 10, 400)];
+        assert_eq!(inherited_kib(&old, &[old[0], held(2, 10, 400)], &member(true)), 400, "by vfork");
+        assert_eq!(inherited_kib(&old, &[old[0], held(2, 300, 300)], &member(true)), 10, "by fork");
         let child = |rss_kib, mark_kib| Held { inherited_kib: 400, ..held(2, rss_kib, mark_kib) };
         assert_eq!(child(400, 400).memory_kib(), 0, "not walked: what is not its parent's");
         assert_eq!(risen_kib(&before, &[parent, child(15, 400)], Some(400), 415), 400, "nothing of its own");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Job;
 use crate::config::CpuSource;
-use crate::counter::{self, TreeCounter};
+use crate::counter::{OwnThread, TreeCounter};
 use crate::error::SourceError;
 use crate::follow::{FollowedJob, Found, Sampler, Started, Wanted};
 use crate::ledger::Reaped;
@@ -36,11 +36,10 @@ pub fn follow(root: &Arc<Root>, wanted: Wanted<'_>, baseline: &Snapshot) -> Resu
         return Err(SourceError::Gone { path: format!("/proc/{pid}").into() });
     }
     let (mut counter, mut notes) = (None, Vec::new());
+    // A thread that only samples is no part of any job, be it of this tracker or of another in this process.
+    job.own_thread = has_own_thread.then(OwnThread::enter);
     if config.cpu_source == CpuSource::Best && config.children {
-        let own_thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-        let own_thread = (pid == std::process::id() && has_own_thread).then_some(own_thread);
-        let most = if config.as_guest { counter::MOST_THREADS_AS_GUEST } else { counter::MOST_THREADS };
-        match TreeCounter::for_running(root, job.members(), own_thread, most) {
+        match TreeCounter::for_running(root, job.members(), config.as_guest) {
             Ok(found) => counter = Some(found),
             Err(why) => notes.push(why),
         }

@@ -53,11 +53,6 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Pages of no file that others have too.
-    fn shared_kib(&self) -> u64 {
-        self.anon.map_or(0, |anon| anon.rss_kib.saturating_sub(anon.own_kib))
-    }
-
     /// Its part of files and of shared memory.
     fn rest_kib(&self, anon: AnonPages) -> u64 {
         self.pss_kib.saturating_sub(anon.pss_kib)
@@ -76,6 +71,12 @@ impl Held {
     fn grown_since(&self, walk: Walk, kib: u64) -> u64 {
         let (then_kib, now_kib) = (walk.counted_rss_kib, self.counted_rss_kib);
         kib.saturating_add(now_kib.saturating_sub(then_kib)).saturating_sub(then_kib.saturating_sub(now_kib))
+    }
+
+    /// Pages of no file that others had too at the last walk.
+    fn shared_kib(&self) -> u64 {
+        let anon = self.walk.and_then(|walk| walk.anon);
+        anon.map_or(0, |anon| anon.rss_kib.saturating_sub(anon.own_kib))
     }
 
     /// What a copy holds that its parent does not.
@@ -124,38 +125,38 @@ pub(super) fn find(held: &[Held], pid: u32) -> Option<usize> {
 
 /// What all of them hold together.
 pub(super) fn together_kib(held: &[Held]) -> u64 {
-    let sum = |kib: &dyn Fn(usize, &Held) -> u64| {
-        held.iter().enumerate().fold(0_u64, |sum, (at, held)| sum.saturating_add(kib(at, held)))
-    };
-    if shares_add_up(held) {
-        return sum(&|_, held| held.memory_kib());
-    }
-    let parent = |held_one: &Held| if held_one.is_copy { find(held, held_one.ppid) } else { None };
-    let mut has_copies = vec![false; held.len()];
-    for at in held.iter().filter_map(parent) {
-        if let Some(has_copies) = has_copies.get_mut(at) {
-            *has_copies = true;
-        }
-    }
-    sum(&|at, held| {
-        let has_shared = held.walk.is_some_and(|walk| walk.shared_kib() > slack_kib(held.rss_kib));
-        if parent(held).is_some() {
-            held.beside_parent_kib()
-        } else if !held.is_copy && (has_shared || has_copies.get(at) == Some(&true)) {
-            held.with_copies_kib()
+    let parent = |one: &Held| if one.is_copy { held.get(find(held, one.ppid)?) } else { None };
+    let mut parents: Vec<u32> = held.iter().filter_map(parent).map(|parent| parent.pid).collect();
+    parents.sort_unstable();
+    let (mut by_shares_kib, mut by_owners_kib, mut of_copies_alone_kib) = (0_u64, 0_u64, 0_u64);
+    for one in held {
+        let has_shared = one.shared_kib() > slack_kib(one.rss_kib);
+        let kib = if let Some(parent) = parent(one) {
+            let beyond_parent_kib = one.shared_kib().saturating_sub(parent.shared_kib());
+            of_copies_alone_kib = of_copies_alone_kib.saturating_add(beyond_parent_kib);
+            one.beside_parent_kib()
+        } else if !one.is_copy && (has_shared || parents.binary_search(&one.pid).is_ok()) {
+            one.with_copies_kib()
         } else {
-            held.memory_kib()
-        }
-    })
+            one.memory_kib()
+        };
+        by_owners_kib = by_owners_kib.saturating_add(kib);
+        by_shares_kib = by_shares_kib.saturating_add(one.memory_kib());
+    }
+    if shares_add_up(held) {
+        // Only pages that copies share without their parent can make it more.
+        by_shares_kib.clamp(by_owners_kib, by_owners_kib.saturating_add(of_copies_alone_kib))
+    } else {
+        by_owners_kib
+    }
 }
 
 /// Whether all were walked while the same processes were there, as far as the walks themselves tell: what one shares,
 /// others must have.
 fn shares_add_up(held: &[Held]) -> bool {
-    let shared_kib = |held: &Held| held.walk.map_or(0, |walk| walk.shared_kib());
-    let all_kib = held.iter().map(shared_kib).fold(0, u64::saturating_add);
+    let all_kib = held.iter().map(Held::shared_kib).fold(0, u64::saturating_add);
     held.iter().all(|held| {
-        let own_kib = shared_kib(held);
+        let own_kib = held.shared_kib();
         let others_kib = all_kib.saturating_sub(own_kib);
         held.walk.is_some() && !held.is_stale && own_kib <= others_kib.saturating_add(slack_kib(own_kib))
     })
@@ -220,6 +221,12 @@ mod tests {
         // The parent was walked before the fork, its copy after it.
         let family = [walked(1, pages(400, 400, 400)), walked(2, pages(400, 200, 0))];
         assert_eq!(together_kib(&family), (400 + 2 * 5) * MIB);
+        // One more was there, or one less, when the parent was walked.
+        for pss_mib in [100, 200] {
+            let parent = walked(1, pages(400, pss_mib, 0));
+            let family = [parent, walked(2, pages(400, 133, 0)), walked(3, pages(400, 133, 0))];
+            assert_eq!(together_kib(&family), (400 + 3 * 5) * MIB);
+        }
     }
 
     #[test]

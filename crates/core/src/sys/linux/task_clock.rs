@@ -4,6 +4,9 @@
 use std::io;
 use std::mem::{self, ManuallyDrop};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Whom a task-clock counter follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +34,14 @@ impl TaskClock {
     /// What the kernel says: `EACCES` where `perf_event_paranoid` or a container forbids it.
     pub fn open(follow: Follow) -> io::Result<Self> {
         let fd = open_task_clock(follow)?;
+        OPEN.fetch_add(1, Ordering::Relaxed);
         Ok(Self { id: perf_event_id(fd.as_fd()), fd: ManuallyDrop::new(fd) })
+    }
+
+    /// How many are open in this process.
+    #[must_use]
+    pub fn open_count() -> usize {
+        OPEN.load(Ordering::Relaxed)
     }
 
     /// CPU time so far; `None` where the descriptor is not ours any more.
@@ -52,6 +62,7 @@ impl TaskClock {
 
 impl Drop for TaskClock {
     fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
         if self.is_ours() {
             // SAFETY: dropped here and nowhere else, and not used after.
             unsafe { ManuallyDrop::drop(&mut self.fd) };
