@@ -106,7 +106,11 @@ impl Journal {
             recording,
         })?;
         head.push(b'\n');
-        file.write_all(&head)?;
+        if let Err(error) = file.write_all(&head) {
+            // One without a head would be nobody's.
+            let _ = std::fs::remove_file(path);
+            return Err(error);
+        }
         let handle = if as_guest { Handle::Anew } else { Handle::Open(file) };
         Ok(Self {
             path: path.to_owned(),
