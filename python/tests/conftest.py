@@ -41,3 +41,12 @@ def run_program(text: str, *arguments: str, timeout: float = 60) -> str:
     )
     assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def run_on_small_disk(text: str) -> str:
+    """The same with the folder for temporary files on a disk of its own, which 64 kB fill."""
+    line = 'mount -t tmpfs -o size=64k small "$TMPDIR" && exec "$0" -c "$1"'
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", line, sys.executable, textwrap.dedent(text)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

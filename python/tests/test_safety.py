@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import run_program
+from conftest import run_on_small_disk, run_program
 from resource_tracker import ResourceTracker
 
 #: The sampling thread's name, as far as the kernel keeps it.
@@ -578,3 +578,56 @@ def test_rows_keep_their_grid_while_the_interpreters_lock_is_held() -> None:
     assert len(stamps) >= (held - stalled) / 0.1 - 3
     assert max(gaps) < 0.2 + stalled < held
     assert missed <= stalled / 0.1
+
+
+def test_a_host_that_goes_to_another_folder_keeps_its_rows(scratch: Path) -> None:
+    program = """
+        import os, sys
+        from resource_tracker import ResourceTracker
+        os.chdir(os.path.dirname(sys.argv[1]))
+        os.environ["TMPDIR"] = os.path.basename(sys.argv[1])
+        tracker = ResourceTracker(interval=0.02)
+        os.chdir("/")
+        tracker.wait_for_samples(3)
+        assert len(os.listdir(sys.argv[1])) == 1
+        tracker.stop()
+        print(len(tracker.process_metrics) == tracker.n_samples)
+        tracker.cleanup()
+    """
+    assert run_program(program, str(scratch)) == "True\n"
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_full_temporary_folder_is_passed_over() -> None:
+    program = """
+        import os
+        from resource_tracker import ResourceTracker
+        folder = os.environ["TMPDIR"]
+        with open(f"{folder}/fill", "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(b"x" * 4096)
+            except OSError:
+                pass
+        with ResourceTracker(interval=0.02) as tracker:
+            tracker.wait_for_samples(3)
+        print(len(tracker.process_metrics) == tracker.n_samples, os.listdir(folder))
+    """
+    assert run_on_small_disk(program) == "True ['fill']\n"
+
+
+def test_a_host_that_can_write_nothing_has_statistics_and_no_file_of_ours(scratch: Path) -> None:
+    # Python ignores SIGXFSZ: every write is an error like that of a full disk.
+    program = """
+        import logging, os, resource, sys
+        from resource_tracker import ResourceTracker
+        logging.basicConfig(format="%(message)s", stream=sys.stdout)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        with ResourceTracker(interval=0.02) as tracker:
+            tracker.wait_for_samples(3)
+        assert tracker.stats()["process_memory"]["max"] > 0
+        print(len(tracker.process_metrics))
+    """
+    said, rows = run_program(program).splitlines()
+    assert "there are statistics, but no tables" in said and rows == "0"
+    assert list(scratch.iterdir()) == []

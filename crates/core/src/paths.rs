@@ -6,11 +6,15 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The name of our folder in a folder for all programs.
 const OURS: &str = "resource-tracker";
+
+/// What is written to see whether there is room.
+const PROBE: &[u8] = b"is there room?\n";
 
 /// A system's convention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,14 +76,19 @@ pub fn folder(purpose: Purpose) -> Option<PathBuf> {
     Convention::HERE.folder(purpose, |name| std::env::var_os(name))
 }
 
-/// A folder for temporary files: the one that the environment names, or where no file can be made in it, the first of
-/// the usual ones in which one can.
+/// A folder for temporary files: the one that the environment names, or where nothing can be written into it, the first
+/// of the usual ones into which something can. A whole path: the program that we are in may go to another folder.
 #[must_use]
 pub fn temporary() -> PathBuf {
     let named = std::env::temp_dir();
     let usual = ["/tmp", "/var/tmp"].map(PathBuf::from).into_iter().chain(std::env::current_dir().ok());
-    let usable = std::iter::once(named.clone()).chain(usual).find(|folder| takes_files(folder));
-    usable.unwrap_or(named)
+    let usable = whole(&named).into_iter().chain(usual).find(|folder| takes_files(folder));
+    usable.or_else(|| whole(&named)).unwrap_or(named)
+}
+
+/// None where a path starts from a folder that is gone.
+fn whole(path: &Path) -> Option<PathBuf> {
+    std::path::absolute(path).ok()
 }
 
 /// A part of a file's name that no other writer on this machine has now: no process, and no thread of this one.
@@ -88,11 +97,12 @@ pub(crate) fn writer() -> String {
     format!("{}-{}", std::process::id(), WRITERS.fetch_add(1, Ordering::Relaxed))
 }
 
-fn takes_files(folder: &Path) -> bool {
+/// Whether a file can be made in a folder and something be written into it, for which a full disk has no room.
+pub(crate) fn takes_files(folder: &Path) -> bool {
     let probe = folder.join(format!("{OURS}-probe-{}", writer()));
-    let is_made = OpenOptions::new().write(true).create_new(true).open(&probe).is_ok();
-    // It is empty, and of no use to anybody.
-    is_made && std::fs::remove_file(&probe).is_ok()
+    let Ok(mut file) = OpenOptions::new().write(true).create_new(true).open(&probe) else { return false };
+    let is_written = file.write_all(PROBE).is_ok();
+    std::fs::remove_file(&probe).is_ok() && is_written
 }
 
 #[cfg(test)]
@@ -154,5 +164,14 @@ mod tests {
         assert!(!takes_files(&folder.path().join("missing")));
         assert_eq!(folder.path().read_dir().unwrap().count(), 0, "nothing stays");
         assert!(takes_files(&temporary()));
+    }
+
+    #[test]
+    fn a_path_stays_where_it_is_when_the_program_goes_elsewhere() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(whole(Path::new("scratch")), Some(here.join("scratch")));
+        assert_eq!(whole(Path::new("/tmp")).as_deref(), Some(Path::new("/tmp")));
+        assert_eq!(whole(Path::new("")), None);
+        assert!(temporary().is_absolute());
     }
 }
