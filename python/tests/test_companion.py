@@ -67,6 +67,32 @@ def test_an_error_of_the_companion_is_the_hosts_to_hear() -> None:
         ResourceTracker(pid=2**22 - 1, method="spawn")
 
 
+def test_a_companion_holds_no_descriptor_of_its_hosts() -> None:
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    os.set_blocking(reader, False)
+    with ResourceTracker(interval=0.05, method="spawn"):
+        os.close(writer)
+        assert os.read(reader, 1) == b"", "nobody has the other end any more"
+    os.close(reader)
+
+
+@pytest.mark.parametrize("way", ["ignored", "blocked"])
+def test_a_companion_can_be_stopped_whatever_its_host_does_with_signals(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM] if way == "blocked" else [])
+    action = signal.signal(signal.SIGTERM, signal.SIG_IGN if way == "ignored" else signal.SIG_DFL)
+    try:
+        tracker = ResourceTracker(interval=0.05, method="spawn")
+        tracker.wait_for_samples(1)
+        tracker.stop()
+    finally:
+        signal.signal(signal.SIGTERM, action)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    assert tracker.state == "stopped" and _companions() == [] and caplog.text == ""
+
+
 @pytest.mark.parametrize("options", ["", ", track_processes=False"])
 def test_what_was_recorded_until_the_host_was_killed_is_in_the_history(options: str) -> None:
     program = f"""

@@ -34,6 +34,9 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
         // A host that is gone is one that was killed: we go on.
         let _ = io::stdout().write_all(&line).and_then(|()| io::stdout().flush());
     };
+    sys::close_inherited();
+    // The one that our host sends; one that the host ignores would be so for us too.
+    sys::reset(libc::SIGTERM);
     sys::leave_parent().map_err(|error| refused(error.to_string()))?;
     let host = Watch::open(orders.host);
     let mut go = [0];
@@ -97,7 +100,7 @@ fn start(orders: &Orders, config: Config) -> Result<Started, String> {
     Ok((tracker, rows, run, signals))
 }
 
-/// Holds nothing of the host's that could outlive it: its folder, its terminal, its pipes.
+/// Holds nothing more of the host's that could outlive it: its folder, its terminal, the pipes that we spoke through.
 fn leave_everything() {
     use rustix::fs::{Mode, OFlags};
     use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};

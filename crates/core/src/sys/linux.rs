@@ -212,6 +212,23 @@ pub fn release_start_up_code() {
     }
 }
 
+/// Closes every descriptor but the standard ones: whoever started us may have left theirs open.
+///
+/// Only for a program that has opened nothing yet.
+pub fn close_inherited() {
+    // SAFETY: takes integers by value, and nothing of ours is open by what is said above.
+    if unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) } == 0 {
+        return;
+    }
+    // Before Linux 5.9. All are listed before the first is closed, the list's own one too, which is closed by then.
+    let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<i32> = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number > 2) {
+        // SAFETY: as above; a number that is no descriptor is refused.
+        unsafe { libc::close(number) };
+    }
+}
+
 /// A signal's action as the kernel keeps it. The C library's own calls refuse the two signals that it uses itself,
 /// and those too may have been ignored by whoever started us.
 #[repr(C)]
