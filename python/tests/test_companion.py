@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from resource_tracker import ResourceTracker
+from conftest import run_program
+from resource_tracker import ResourceTracker, _native
 
 
 def _companions() -> list[int]:
@@ -65,6 +66,39 @@ def test_a_companion_may_record_the_machine_alone() -> None:
 def test_an_error_of_the_companion_is_the_hosts_to_hear() -> None:
     with pytest.raises(RuntimeError, match="companion"):
         ResourceTracker(pid=2**22 - 1, method="spawn")
+
+
+def test_a_host_whose_companion_can_write_nothing_samples_by_itself(scratch: Path) -> None:
+    # As on a full disk, for the host too.
+    program = """
+        import logging, resource, sys
+        from resource_tracker import ResourceTracker
+        logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        with ResourceTracker(interval=0.02, method="spawn") as tracker:
+            tracker.wait_for_samples(3)
+        assert tracker.stats()["process_memory"]["max"] > 0
+    """
+    by_itself, no_tables = sorted(run_program(program).splitlines(), key=lambda line: "no tables" in line)
+    assert by_itself.startswith("WARNING the companion did not start: cannot write `") and "a thread" in by_itself
+    assert no_tables.startswith("WARNING cannot write `")
+    assert _companions() == [] and list(scratch.iterdir()) == []
+
+
+def test_a_companion_that_does_not_answer_costs_a_warning(home: Path) -> None:
+    mute = home / "mute"
+    mute.write_text("#!/bin/sh\n")
+    mute.chmod(0o700)
+    tracker = ResourceTracker(interval=0.02, method="spawn", autostart=False)
+    session = _native.Session(companion=str(mute), **tracker._settings())
+    session.start()
+    assert session.running
+    session.stop()
+    ((level, note),) = session.take_notes()
+    assert level == "warning" and "it ended without a word" in note
+    missing = _native.Session(companion=str(home / "missing"), **tracker._settings())
+    with pytest.raises(RuntimeError, match="missing"):
+        missing.start()
 
 
 def test_a_companion_holds_no_descriptor_of_its_hosts() -> None:

@@ -61,9 +61,15 @@ pub enum CompanionError {
         /// What the system said.
         source: io::Error,
     },
-    /// It ran and gave up.
+    /// It ran, and what is asked of it cannot be done.
     #[error("the companion did not start: {why}")]
     Refused {
+        /// What it said.
+        why: String,
+    },
+    /// It ran, and this machine has not what it needs: room on a disk, say.
+    #[error("the companion did not start: {why}")]
+    Failed {
         /// What it said.
         why: String,
     },
@@ -73,6 +79,21 @@ pub enum CompanionError {
     /// An interval that cannot be kept.
     #[error(transparent)]
     Config(#[from] ConfigError),
+}
+
+impl CompanionError {
+    /// Whether the machine lacks something and nobody has asked for the wrong thing: no reason to fail a job.
+    #[must_use]
+    pub fn is_want(&self) -> bool {
+        match self {
+            // A command that is not installed, or is no program.
+            Self::Start { source, .. } => {
+                !matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+            }
+            Self::Failed { .. } => true,
+            Self::Refused { .. } | Self::Order(_) | Self::Config(_) => false,
+        }
+    }
 }
 
 /// What a companion is told.
@@ -99,6 +120,8 @@ struct Orders {
 #[serde(default)]
 struct Answer {
     error: Option<String>,
+    /// The error is about what was asked.
+    is_refusal: bool,
     pid: u32,
     start_ticks: Option<u64>,
     start_time: f64,
@@ -140,7 +163,9 @@ impl Companion {
     pub fn start(program: &Path, plan: &Plan) -> Result<(Self, Rows), CompanionError> {
         let id = History::new_id();
         let history = history::default_directory(|name| std::env::var_os(name)).map(History::at);
-        let journal = match history.filter(|history| history.prepare().is_ok()) {
+        let has_room =
+            |history: &History| history.prepare().is_ok() && paths::takes_files(history.directory());
+        let journal = match history.filter(has_room) {
             Some(history) => history.journal_path(&id),
             None => paths::temporary().join(temporary_name(std::process::id(), &id)),
         };
@@ -162,7 +187,12 @@ impl Companion {
         let answer = converse(program, &orders)
             .map_err(|source| CompanionError::Start { program: program.to_owned(), source })?;
         if let Some(why) = answer.error {
-            return Err(CompanionError::Refused { why });
+            let is_refusal = answer.is_refusal;
+            return Err(if is_refusal {
+                CompanionError::Refused { why }
+            } else {
+                CompanionError::Failed { why }
+            });
         }
         let Answer { pid, start_ticks, start_time, cpu_source, notes, .. } = answer;
         let words = LastWords { notes, ..LastWords::default() };

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::{Answer, CompanionError, LastWords, Orders, is_alive};
 use crate::config::{Backend, Config, Interval};
+use crate::error::with_causes;
 use crate::history::{self, Entry, History};
 use crate::journal::notes_path;
 use crate::record::{self, Rows};
@@ -18,7 +19,7 @@ use crate::sampler::Target;
 use crate::snapshot::Moment;
 use crate::source::process_start;
 use crate::sys::{self, Ending, Watch};
-use crate::tracker::{State, Tracker};
+use crate::tracker::{State, Tracker, TrackerError};
 use crate::wrap::{Signals, command_of, wait_for_stop};
 
 /// The companion itself: returns when it has nothing left to do.
@@ -27,17 +28,10 @@ use crate::wrap::{Signals, command_of, wait_for_stop};
 /// What it has also told its host.
 pub fn serve(orders: &str) -> Result<(), CompanionError> {
     let orders: Orders = serde_json::from_str(orders).map_err(CompanionError::Order)?;
-    let refused = |why: String| CompanionError::Refused { why };
-    let answered = |answer: &Answer| {
-        let mut line = serde_json::to_vec(answer).unwrap_or_default();
-        line.push(b'\n');
-        // A host that is gone is one that was killed: we go on.
-        let _ = io::stdout().write_all(&line).and_then(|()| io::stdout().flush());
-    };
     sys::close_inherited();
     // The one that our host sends; one that the host ignores would be so for us too.
     sys::reset(libc::SIGTERM);
-    sys::leave_parent().map_err(|error| refused(error.to_string()))?;
+    sys::leave_parent().map_err(|error| give_up(CompanionError::Failed { why: error.to_string() }))?;
     let host = Watch::open(orders.host);
     let mut go = [0];
     let _ = io::stdin().read(&mut go);
@@ -50,22 +44,19 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
         backend: Backend::from_name(&orders.backend)?,
         ..Config::default()
     };
-    let started = start(&orders, config);
-    let (mut tracker, rows, run, signals) = match started {
-        Ok(started) => started,
-        Err(why) => {
-            answered(&Answer { error: Some(why.clone()), ..Answer::default() });
-            return Err(refused(why));
-        }
-    };
-    answered(&Answer {
-        error: None,
+    let (mut tracker, rows, run, signals) = start(&orders, config).map_err(give_up)?;
+    let answered = answer(&Answer {
         pid: std::process::id(),
         start_ticks: process_start(std::process::id()),
         start_time: tracker.started().wall_s(),
         cpu_source: tracker.cpu_source().to_owned(),
         notes: tracker.notes(),
+        ..Answer::default()
     });
+    if answered.is_err() && is_alive(orders.host, host_start) {
+        // It has waited too long for us, and does without. One that is gone was killed: for that we are here.
+        return Ok(());
+    }
     leave_everything();
     // Who records only the machine has no other end to wait for than its host's.
     let watched = host.as_ref().filter(|_| !orders.track_processes);
@@ -81,10 +72,26 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
     Ok(())
 }
 
+fn answer(answer: &Answer) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    io::stdout().write_all(&line).and_then(|()| io::stdout().flush())
+}
+
+/// Tells the host why nothing comes of it.
+fn give_up(error: CompanionError) -> CompanionError {
+    if let CompanionError::Refused { why } | CompanionError::Failed { why } = &error {
+        let is_refusal = !error.is_want();
+        let _ = answer(&Answer { error: Some(why.clone()), is_refusal, ..Answer::default() });
+    }
+    error
+}
+
 type Started = (Tracker, Rows, Run, Signals);
 
-fn start(orders: &Orders, config: Config) -> Result<Started, String> {
-    let signals = Signals::receive(&[], false).map_err(|error| error.to_string())?;
+fn start(orders: &Orders, config: Config) -> Result<Started, CompanionError> {
+    let failed = |why: String| CompanionError::Failed { why };
+    let signals = Signals::receive(&[], false).map_err(|error| failed(error.to_string()))?;
     let run = Run {
         id: Some(orders.id.clone()),
         command: command_of(orders.pid),
@@ -93,10 +100,14 @@ fn start(orders: &Orders, config: Config) -> Result<Started, String> {
     };
     let head = record::head(&config, orders.pid, Moment::now().wall_s(), run.clone());
     let (rows, sink) = Rows::start(&orders.journal, &Rows::about(&head.metadata, &run), false)
-        .map_err(|error| format!("cannot write `{}`: {error}", orders.journal.display()))?;
+        .map_err(|error| failed(format!("cannot write `{}`: {error}", orders.journal.display())))?;
     let target = if orders.track_processes { Target::Running(orders.pid) } else { Target::None };
-    let tracker =
-        Tracker::start(config, target, vec![sink]).map_err(|error| crate::error::with_causes(&error))?;
+    let tracker = Tracker::start(config, target, vec![sink]).map_err(|error| {
+        let why = with_causes(&error);
+        // One that is there could have been followed.
+        let is_missing = matches!(error, TrackerError::Target { pid, .. } if process_start(pid).is_none());
+        if is_missing { CompanionError::Refused { why } } else { failed(why) }
+    })?;
     Ok((tracker, rows, run, signals))
 }
 

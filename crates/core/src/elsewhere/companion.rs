@@ -26,6 +26,14 @@ pub enum CompanionError {
     },
 }
 
+impl CompanionError {
+    /// A system that has none lacks nothing.
+    #[must_use]
+    pub const fn is_want(&self) -> bool {
+        false
+    }
+}
+
 /// What it would leave for its host.
 #[derive(Clone, Debug, Default)]
 pub struct LastWords {

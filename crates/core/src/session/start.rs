@@ -9,6 +9,7 @@ use super::{Followed, Life, Session, SessionError};
 use crate::cloud;
 use crate::companion::{self, Companion};
 use crate::config::Config;
+use crate::error::with_causes;
 use crate::history::History;
 use crate::paths;
 use crate::record::{self, Rows};
@@ -38,14 +39,23 @@ impl Session {
             self.warnings
                 .push("no sampler in a process of its own on this system: it is a thread".to_owned());
         }
-        if let Some(program) = companion.filter(|_| companion::IS_AVAILABLE) {
-            let (companion, rows) = Companion::start(program, &self.plan)?;
-            self.start_time = Some(companion.start_time);
-            let followed =
-                Box::new(RefCell::new(Followed { summary: Summary::new(self.scope()), offset: 0 }));
-            self.life = Life::Companion { companion: Box::new(companion), rows: Some(rows), followed };
-        } else {
-            self.start_thread()?;
+        let program = companion.filter(|_| companion::IS_AVAILABLE);
+        match program.map(|program| Companion::start(program, &self.plan)) {
+            Some(Ok((companion, rows))) => {
+                self.start_time = Some(companion.start_time);
+                let followed =
+                    Box::new(RefCell::new(Followed { summary: Summary::new(self.scope()), offset: 0 }));
+                self.life = Life::Companion { companion: Box::new(companion), rows: Some(rows), followed };
+            }
+            Some(Err(error)) if error.is_want() => {
+                self.warnings.push(format!(
+                    "{}: the sampler is a thread, and ends with this program when that is killed",
+                    with_causes(&error)
+                ));
+                self.start_thread()?;
+            }
+            Some(Err(error)) => return Err(error.into()),
+            None => self.start_thread()?,
         }
         // A signal for the host goes to a thread of the host.
         let mask = SignalSet::every().block();
