@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import run_program
+from conftest import run_on_small_disk, run_program
 from resource_tracker import ResourceTracker, _native
 
 
@@ -83,6 +83,39 @@ def test_a_host_whose_companion_can_write_nothing_samples_by_itself(scratch: Pat
     assert by_itself.startswith("WARNING the companion did not start: cannot write `") and "a thread" in by_itself
     assert no_tables.startswith("WARNING cannot write `")
     assert _companions() == [] and list(scratch.iterdir()) == []
+
+
+def test_rows_for_which_a_disk_has_no_room_are_not_lost() -> None:
+    program = """
+        import logging, os, sys, time
+        from resource_tracker import ResourceTracker
+        logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)
+        folder = os.environ["XDG_DATA_HOME"] = os.environ["TMPDIR"]
+        tracker = ResourceTracker(interval=0.02, method="spawn")
+        tracker.wait_for_samples(3)
+        with open(f"{folder}/fill", "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(b"x")
+            except OSError:
+                pass
+        time.sleep(0.5)
+        written = tracker.n_samples
+        tracker.stop()
+        rows = tracker.process_metrics["timestamp"]
+        assert len(rows) == tracker.n_samples > written, (len(rows), tracker.n_samples, written)
+        assert ResourceTracker.loads(tracker.dumps()).process_metrics["timestamp"] == rows
+        assert tracker.stats()["timestamp"]["duration"] == rows[-1] - tracker.start_time
+        stats = tracker.stats()
+        tracker.cleanup()
+        assert tracker.stats() == stats and len(tracker.process_metrics) == 0
+        ours = f"resource-tracker-{os.getpid()}-"
+        assert not [name for name in os.listdir("/dev/shm") + os.listdir("/tmp") if name.startswith(ours)]
+        print(sorted(os.listdir(folder)))
+    """
+    said, left = run_on_small_disk(program).splitlines()
+    assert said.startswith("WARNING cannot write `") and "No space left" in said
+    assert left == "['fill', 'resource-tracker']"
 
 
 def test_a_companion_that_does_not_answer_costs_a_warning(home: Path) -> None:

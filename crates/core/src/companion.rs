@@ -13,7 +13,6 @@
 
 mod server;
 
-use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -26,7 +25,8 @@ use thiserror::Error;
 
 use crate::config::ConfigError;
 use crate::history::{self, History};
-use crate::journal::notes_path;
+use crate::journal::{Journal, Reader, notes_path};
+use crate::metric::Row;
 use crate::paths;
 use crate::record::Rows;
 use crate::recover::temporary_name;
@@ -113,6 +113,8 @@ struct Orders {
     discover_cloud: bool,
     id: String,
     journal: PathBuf,
+    /// Where the last words may be, in this order.
+    words: Vec<PathBuf>,
 }
 
 /// What it answers.
@@ -129,7 +131,7 @@ struct Answer {
     notes: Vec<String>,
 }
 
-/// What it leaves for its host at the end, beside the rows.
+/// What it leaves for its host at the end, beside the rows. In a file it is a journal with the rest of the rows.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LastWords {
@@ -137,6 +139,9 @@ pub struct LastWords {
     pub notes: Vec<String>,
     /// What each GPU did.
     pub gpus: Vec<GpuFigures>,
+    /// Rows for which there was no room where the others are.
+    #[serde(skip)]
+    pub rest: Vec<Row>,
 }
 
 /// A companion that runs, or ran.
@@ -150,7 +155,7 @@ pub struct Companion {
     pub cpu_source: String,
     /// As of the start, and once it has been stopped all of it.
     pub words: LastWords,
-    words_path: PathBuf,
+    words_paths: Vec<PathBuf>,
     /// It had ended by itself when it was told to stop.
     has_exited: bool,
 }
@@ -169,6 +174,7 @@ impl Companion {
             Some(history) => history.journal_path(&id),
             None => paths::temporary().join(temporary_name(std::process::id(), &id)),
         };
+        let words = places_for_words(&journal, &id);
         let orders = Orders {
             host: std::process::id(),
             pid: plan.pid,
@@ -183,6 +189,7 @@ impl Companion {
             discover_cloud: plan.discover_cloud,
             id,
             journal,
+            words,
         };
         let answer = converse(program, &orders)
             .map_err(|source| CompanionError::Start { program: program.to_owned(), source })?;
@@ -196,10 +203,10 @@ impl Companion {
         }
         let Answer { pid, start_ticks, start_time, cpu_source, notes, .. } = answer;
         let words = LastWords { notes, ..LastWords::default() };
-        let words_path = notes_path(&orders.journal);
+        let Orders { journal, words: words_paths, .. } = orders;
         let companion =
-            Self { pid, start_ticks, start_time, cpu_source, words, words_path, has_exited: false };
-        Ok((companion, Rows::of(orders.journal)))
+            Self { pid, start_ticks, start_time, cpu_source, words, words_paths, has_exited: false };
+        Ok((companion, Rows::of(journal)))
     }
 
     /// Whether it still records.
@@ -214,11 +221,19 @@ impl Companion {
     pub fn state(&self) -> State {
         if self.is_alive() {
             State::Running
-        } else if self.has_exited || self.words_path.exists() {
+        } else if self.has_exited || self.words_path().is_some() {
             State::Exited
         } else {
             State::Stopped
         }
+    }
+
+    /// Where it has left its words. Others may write into some of those folders too.
+    fn words_path(&self) -> Option<&Path> {
+        let is_ours = |path: &&PathBuf| {
+            path.symlink_metadata().is_ok_and(|found| found.is_file() && sys::is_own_file(&found))
+        };
+        self.words_paths.iter().find(is_ours).map(PathBuf::as_path)
     }
 
     /// Has the last row made, waits for the end, and hears what there is to tell.
@@ -231,23 +246,43 @@ impl Companion {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        match LastWords::read(&self.words_path) {
+        let path = self.words_path().map(Path::to_owned);
+        match path.as_deref().and_then(LastWords::read) {
             Some(words) => self.words = words,
-            None => self.words.notes.push("the companion was killed: rows after that are missing".to_owned()),
+            None => self.words.notes.push(
+                "the companion was killed, or had no room for what it knew: rows after that are missing"
+                    .to_owned(),
+            ),
         }
-        let _ = std::fs::remove_file(&self.words_path);
+        if let Some(path) = path {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
 impl LastWords {
     fn read(path: &Path) -> Option<Self> {
-        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+        let mut reader = Reader::open(path).ok()?;
+        let words: Self = serde_json::from_value(reader.recording.take()).ok()?;
+        Some(Self { rest: reader.collect(), ..words })
     }
 
+    /// Whole or not at all.
     fn write(&self, path: &Path) -> io::Result<()> {
-        let mut file = sys::for_owner(OpenOptions::new().write(true).create_new(true)).open(path)?;
-        file.write_all(&serde_json::to_vec(self)?)
+        let mut file = Journal::create(path, serde_json::to_value(self)?, false)?;
+        let written = self.rest.iter().try_for_each(|row| file.append(row));
+        if written.is_err() {
+            let _ = std::fs::remove_file(path);
+        }
+        written
     }
+}
+
+/// Beside the rows, or where there is room when there is none: the words are short, and read at once.
+fn places_for_words(journal: &Path, id: &str) -> Vec<PathBuf> {
+    let name = notes_path(Path::new(&temporary_name(std::process::id(), id)));
+    let others = [paths::temporary(), PathBuf::from("/dev/shm")].map(|folder| folder.join(&name));
+    std::iter::once(notes_path(journal)).chain(others).collect()
 }
 
 fn is_alive(pid: u32, start_ticks: Option<u64>) -> bool {
@@ -292,4 +327,37 @@ fn read_line(said: OwnedFd) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     BufReader::new(std::fs::File::from(said)).read_until(b'\n', &mut line)?;
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::Metric;
+
+    #[test]
+    fn last_words_come_back_with_the_rows_that_had_no_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("words");
+        let mut row = Row::default();
+        row.set(Metric::Timestamp, Some(12.5));
+        let words = LastWords { notes: vec!["a note".to_owned()], gpus: Vec::new(), rest: vec![row; 3] };
+        words.write(&path).unwrap();
+        assert!(words.write(&path).is_err(), "what is there is somebody's");
+        let read = LastWords::read(&path).unwrap();
+        assert_eq!((&read.notes, &read.rest), (&words.notes, &words.rest));
+        assert!(LastWords::read(&folder.path().join("missing")).is_none());
+    }
+
+    #[test]
+    fn a_machine_in_want_fails_no_job_and_a_wrong_order_does() {
+        let start = |kind: io::ErrorKind| CompanionError::Start { program: "it".into(), source: kind.into() };
+        let why = || "no room".to_owned();
+        assert!(
+            start(io::ErrorKind::WouldBlock).is_want() && CompanionError::Failed { why: why() }.is_want()
+        );
+        assert!(
+            !start(io::ErrorKind::NotFound).is_want() && !start(io::ErrorKind::PermissionDenied).is_want()
+        );
+        assert!(!CompanionError::Refused { why: why() }.is_want());
+    }
 }

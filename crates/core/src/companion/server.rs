@@ -4,18 +4,20 @@
 //! recording in the history.
 
 use std::io::{self, Read as _, Write as _};
+use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Answer, CompanionError, LastWords, Orders, is_alive};
 use crate::config::{Backend, Config, Interval};
 use crate::error::with_causes;
 use crate::history::{self, Entry, History};
-use crate::journal::notes_path;
+use crate::metric::Row;
 use crate::record::{self, Rows};
 use crate::recording::{Run, Status};
 use crate::root::Root;
-use crate::sampler::Target;
+use crate::sampler::{Sink, Target};
 use crate::snapshot::Moment;
 use crate::source::process_start;
 use crate::sys::{self, Ending, Watch};
@@ -44,7 +46,7 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
         backend: Backend::from_name(&orders.backend)?,
         ..Config::default()
     };
-    let (mut tracker, rows, run, signals) = start(&orders, config).map_err(give_up)?;
+    let Started { mut tracker, rows, waiting, run, signals } = start(&orders, config).map_err(give_up)?;
     let answered = answer(&Answer {
         pid: std::process::id(),
         start_ticks: process_start(std::process::id()),
@@ -62,9 +64,9 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
     let watched = host.as_ref().filter(|_| !orders.track_processes);
     wait_for_stop(&signals, &mut tracker, watched, &mut ());
     if is_alive(orders.host, host_start) {
-        // The journal is the host's. Where these cannot be written, it will think that we were killed.
-        let words = LastWords { notes: tracker.notes(), gpus: tracker.gpus() };
-        let _ = words.write(&notes_path(rows.path()));
+        // The journal is the host's. Where these can be written nowhere, it will think that we were killed.
+        let words = LastWords { notes: tracker.notes(), gpus: tracker.gpus(), rest: waiting.take() };
+        let _ = orders.words.iter().find(|path| words.write(path).is_ok());
         let _ = rows.keep();
     } else {
         keep(&orders, config, rows, run, &tracker, host.as_ref());
@@ -87,7 +89,54 @@ fn give_up(error: CompanionError) -> CompanionError {
     error
 }
 
-type Started = (Tracker, Rows, Run, Signals);
+/// So many rows may wait for room: some hours of them.
+const MOST_WAITING_ROWS: usize = 8192;
+
+/// Rows that are not in the journal yet.
+#[derive(Clone, Debug, Default)]
+struct Waiting(Arc<Mutex<Vec<Row>>>);
+
+impl Waiting {
+    fn take(&self) -> Vec<Row> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// `is_written` is also for those before it.
+    fn see(&self, row: &Row, is_written: bool) {
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_written {
+            rows.clear();
+        } else if rows.len() < MOST_WAITING_ROWS {
+            rows.push(row.clone());
+        }
+    }
+}
+
+/// The journal, and what it has no room for.
+struct Watched {
+    journal: Box<dyn Sink>,
+    waiting: Waiting,
+}
+
+impl Sink for Watched {
+    fn take(&mut self, row: &Row) -> io::Result<ControlFlow<()>> {
+        let taken = self.journal.take(row);
+        self.waiting.see(row, taken.is_ok());
+        taken
+    }
+
+    fn name(&self) -> String {
+        self.journal.name()
+    }
+}
+
+struct Started {
+    tracker: Tracker,
+    rows: Rows,
+    waiting: Waiting,
+    run: Run,
+    signals: Signals,
+}
 
 fn start(orders: &Orders, config: Config) -> Result<Started, CompanionError> {
     let failed = |why: String| CompanionError::Failed { why };
@@ -99,16 +148,18 @@ fn start(orders: &Orders, config: Config) -> Result<Started, CompanionError> {
         ..Run::default()
     };
     let head = record::head(&config, orders.pid, Moment::now().wall_s(), run.clone());
-    let (rows, sink) = Rows::start(&orders.journal, &Rows::about(&head.metadata, &run), false)
+    let (rows, journal) = Rows::start(&orders.journal, &Rows::about(&head.metadata, &run), false)
         .map_err(|error| failed(format!("cannot write `{}`: {error}", orders.journal.display())))?;
     let target = if orders.track_processes { Target::Running(orders.pid) } else { Target::None };
-    let tracker = Tracker::start(config, target, vec![sink]).map_err(|error| {
+    let waiting = Waiting::default();
+    let sink = Watched { journal, waiting: waiting.clone() };
+    let tracker = Tracker::start(config, target, vec![Box::new(sink)]).map_err(|error| {
         let why = with_causes(&error);
         // One that is there could have been followed.
         let is_missing = matches!(error, TrackerError::Target { pid, .. } if process_start(pid).is_none());
         if is_missing { CompanionError::Refused { why } } else { failed(why) }
     })?;
-    Ok((tracker, rows, run, signals))
+    Ok(Started { tracker, rows, waiting, run, signals })
 }
 
 /// Holds nothing more of the host's that could outlive it: its folder, its terminal, the pipes that we spoke through.
@@ -169,4 +220,25 @@ fn how_it_ended(pid: u32, pidfd: Option<&Watch>) -> Option<Ending> {
         std::thread::sleep(Duration::from_millis(2));
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_wait_until_one_is_written() {
+        let waiting = Waiting::default();
+        let row = Row::default();
+        for is_written in [true, false, false] {
+            waiting.see(&row, is_written);
+        }
+        assert_eq!(waiting.0.lock().unwrap().len(), 2);
+        waiting.see(&row, true);
+        assert_eq!(waiting.take(), []);
+        for _ in 0..=MOST_WAITING_ROWS {
+            waiting.see(&row, false);
+        }
+        assert_eq!(waiting.take().len(), MOST_WAITING_ROWS);
+    }
 }

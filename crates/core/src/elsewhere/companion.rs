@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::metric::Row;
 use crate::record::Rows;
 use crate::session::Plan;
 use crate::source::gpu::GpuFigures;
@@ -41,6 +42,8 @@ pub struct LastWords {
     pub notes: Vec<String>,
     /// What each GPU did.
     pub gpus: Vec<GpuFigures>,
+    /// Rows for which there was no room where the others are.
+    pub rest: Vec<Row>,
 }
 
 /// A companion; none can be made.

@@ -5,7 +5,6 @@
 
 use serde_json::{Map, Value};
 
-use super::load::read_rows;
 use super::{Life, Session};
 use crate::allocation::with_allocation;
 use crate::cloud;
@@ -42,9 +41,7 @@ impl Session {
         };
         let mut frames: Vec<Option<Frame>> =
             wanted.iter().map(|table| is_on(table).then(|| Frame::for_table(*table))).collect();
-        if let Some(path) = self.journal() {
-            read_rows(path, |row| frames.iter_mut().flatten().for_each(|frame| frame.push(row)));
-        }
+        self.each_row(|row| frames.iter_mut().flatten().for_each(|frame| frame.push(row)));
         frames
     }
 

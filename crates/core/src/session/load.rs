@@ -58,8 +58,26 @@ impl Session {
     }
 }
 
+impl Session {
+    /// All rows so far that can be read.
+    pub(super) fn each_row(&self, mut take: impl FnMut(&Row)) {
+        if let Some(path) = self.journal() {
+            read_rows(path, &mut take);
+            self.rest().iter().for_each(take);
+        }
+    }
+
+    /// Rows for which there was no room in the file.
+    pub(super) fn rest(&self) -> &[Row] {
+        match &self.life {
+            Life::Companion { companion, rows: Some(_), .. } => &companion.words.rest,
+            _ => &[],
+        }
+    }
+}
+
 /// Rows that can be read; a file that is gone has none.
-pub(super) fn read_rows(path: &Path, mut take: impl FnMut(&Row)) {
+fn read_rows(path: &Path, mut take: impl FnMut(&Row)) {
     if let Ok(mut reader) = Reader::open(path) {
         while let Some(row) = reader.next_row() {
             take(&row);

@@ -292,12 +292,14 @@ impl Session {
     pub fn summary(&self) -> Summary {
         match &self.life {
             Life::Thread { tracker, .. } => tracker.summary(),
-            Life::Companion { rows, followed, .. } => {
+            Life::Companion { companion, rows, followed } => {
                 let mut followed = followed.borrow_mut();
                 if let Some(rows) = rows {
                     followed.read_on(rows.path());
                 }
-                followed.summary.clone()
+                let mut summary = followed.summary.clone();
+                companion.words.rest.iter().for_each(|row| summary.add(row));
+                summary
             }
             Life::Loaded { summary, .. } => (**summary).clone(),
             Life::New => Summary::new(self.scope()),

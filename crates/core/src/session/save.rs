@@ -6,9 +6,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use super::load::read_rows;
 use super::{Life, Session};
-use crate::companion::LastWords;
 use crate::error::with_causes;
 use crate::output::Output;
 use crate::record::{self, Rows};
@@ -23,10 +21,12 @@ impl Session {
         }
         let plan = &self.plan;
         let summary = self.summary();
-        let LastWords { notes, gpus } = match &self.life {
-            Life::Thread { tracker, .. } => LastWords { notes: tracker.notes(), gpus: tracker.gpus() },
-            Life::Companion { companion, .. } => companion.words.clone(),
-            Life::New | Life::Loaded { .. } => LastWords::default(),
+        let (notes, gpus) = match &self.life {
+            Life::Thread { tracker, .. } => (tracker.notes(), tracker.gpus()),
+            Life::Companion { companion, .. } => {
+                (companion.words.notes.clone(), companion.words.gpus.clone())
+            }
+            Life::New | Life::Loaded { .. } => Default::default(),
         };
         let run = Run {
             host: crate::sys::host_name(),
@@ -89,7 +89,10 @@ impl Session {
             }
             None => None,
         };
-        write_snapshot(out, &head, &mut |take| reader.as_mut().map_or(Ok(()), |reader| reader.replay(take)))
+        write_snapshot(out, &head, &mut |take| {
+            reader.as_mut().map_or(Ok(()), |reader| reader.replay(take))?;
+            self.rest().iter().try_for_each(take)
+        })
     }
 
     /// The whole recording in memory, as of now.
@@ -98,9 +101,7 @@ impl Session {
             return (**recording).clone();
         }
         let mut recording = Recording::new(self.head());
-        if let Some(path) = self.journal() {
-            read_rows(path, |row| recording.push(row));
-        }
+        self.each_row(|row| recording.push(row));
         recording
     }
 }
