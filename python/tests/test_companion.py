@@ -160,6 +160,46 @@ def test_a_companion_can_be_stopped_whatever_its_host_does_with_signals(
     assert tracker.state == "stopped" and _companions() == [] and caplog.text == ""
 
 
+def test_a_host_that_orphans_come_to_keeps_none_of_ours() -> None:
+    # As process 1 of a container does.
+    program = """
+        import ctypes, os
+        from resource_tracker import ResourceTracker
+        PR_SET_CHILD_SUBREAPER = 36
+        assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        with ResourceTracker(interval=0.02, method="spawn") as tracker:
+            tracker.wait_for_samples(1)
+            assert os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is None, "a child that runs"
+        assert set(tracker.process_metrics["children"]) == {0.0}
+        try:
+            os.wait()
+        except ChildProcessError:
+            print("no child")
+    """
+    assert run_program(program) == "no child\n"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only the administrator may become somebody else")
+def test_a_host_that_has_become_somebody_else_leaves_its_recording_to_the_history(home: Path) -> None:
+    program = """
+        import logging, os, sys, time
+        from resource_tracker import ResourceTracker
+        logging.basicConfig(format="%(message)s", stream=sys.stdout)
+        tracker = ResourceTracker(interval=0.02, method="spawn")
+        tracker.wait_for_samples(3)
+        os.setuid(65534)
+        began = time.monotonic()
+        tracker.stop()
+        assert time.monotonic() - began < 4, "waited in vain"
+        assert tracker.state == "stopped" and not tracker.running and tracker.n_samples >= 3
+    """
+    assert run_program(program).startswith("the companion cannot be stopped: Operation not permitted")
+    deadline = time.monotonic() + 10
+    while _companions() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(list((home / "data" / "resource-tracker").glob("*.run"))) == 1
+
+
 @pytest.mark.parametrize("options", ["", ", track_processes=False"])
 def test_what_was_recorded_until_the_host_was_killed_is_in_the_history(options: str) -> None:
     program = f"""

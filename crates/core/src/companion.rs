@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -33,7 +34,7 @@ use crate::recover::temporary_name;
 use crate::root::Root;
 use crate::session::Plan;
 use crate::source::gpu::GpuFigures;
-use crate::source::procfs;
+use crate::source::{process_start, procfs};
 use crate::sys;
 use crate::tracker::State;
 
@@ -239,24 +240,47 @@ impl Companion {
     /// Has the last row made, waits for the end, and hears what there is to tell.
     pub fn stop(&mut self) {
         self.has_exited = self.state() == State::Exited;
-        if let Some(pid) = Pid::from_raw(self.pid.cast_signed()).filter(|_| self.is_alive()) {
-            let _ = kill_process(pid, Signal::TERM);
-            let end = Instant::now() + STOP_TIMEOUT;
-            while self.is_alive() && Instant::now() < end {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
+        let told = self.tell_to_stop();
         let path = self.words_path().map(Path::to_owned);
-        match path.as_deref().and_then(LastWords::read) {
-            Some(words) => self.words = words,
-            None => self.words.notes.push(
+        match (path.as_deref().and_then(LastWords::read), told) {
+            (Some(words), _) => self.words = words,
+            (None, Ok(())) => self.words.notes.push(
                 "the companion was killed, or had no room for what it knew: rows after that are missing"
                     .to_owned(),
             ),
+            (None, Err(error)) => self.words.notes.push(format!(
+                "the companion cannot be stopped: {error}; it records until this program ends, for the history"
+            )),
         }
         if let Some(path) = path {
             let _ = std::fs::remove_file(path);
         }
+    }
+
+    /// Returns when it has ended.
+    ///
+    /// # Errors
+    /// Where it goes on: a host that has changed its user may not send it a signal any more.
+    fn tell_to_stop(&self) -> io::Result<()> {
+        let Some(pid) = Pid::from_raw(self.pid.cast_signed()) else { return Ok(()) };
+        let end = Instant::now() + STOP_TIMEOUT;
+        if self.is_alive() {
+            match kill_process(pid, Signal::TERM) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        while self.is_alive() {
+            if Instant::now() > end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Process 1 of a container gets every orphan for a child, and so does one that asks for them: this one, too.
+        if self.start_ticks.is_some() && process_start(self.pid) == self.start_ticks {
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+        Ok(())
     }
 }
 
@@ -320,7 +344,7 @@ fn read_line(said: OwnedFd) -> io::Result<Vec<u8>> {
         match poll(&mut fds, Some(&timeout)) {
             Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
             Ok(_) => break,
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }

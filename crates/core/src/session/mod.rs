@@ -255,7 +255,11 @@ impl Session {
         match &self.life {
             Life::New => None,
             Life::Thread { tracker, .. } => Some(tracker.state()),
-            Life::Companion { companion, .. } => Some(companion.state()),
+            // One that cannot be stopped records for the history, not for us.
+            Life::Companion { companion, .. } => Some(match companion.state() {
+                State::Running if self.stop_time.is_some() => State::Stopped,
+                state => state,
+            }),
             Life::Loaded { .. } => Some(State::Stopped),
         }
     }
