@@ -85,7 +85,7 @@ pub enum CompanionError {
 impl CompanionError {
     /// Whether the machine lacks something and nobody has asked for the wrong thing: no reason to fail a job.
     #[must_use]
-    pub fn is_want(&self) -> bool {
+    pub fn is_shortage(&self) -> bool {
         match self {
             // A command that is not installed, or is no program.
             Self::Start { source, .. } => {
@@ -195,8 +195,7 @@ impl Companion {
         let answer = converse(program, &orders)
             .map_err(|source| CompanionError::Start { program: program.to_owned(), source })?;
         if let Some(why) = answer.error {
-            let is_refusal = answer.is_refusal;
-            return Err(if is_refusal {
+            return Err(if answer.is_refusal {
                 CompanionError::Refused { why }
             } else {
                 CompanionError::Failed { why }
@@ -278,7 +277,10 @@ impl Companion {
         }
         // Process 1 of a container gets every orphan for a child, and so does one that asks for them: this one, too.
         if self.start_ticks.is_some() && process_start(self.pid) == self.start_ticks {
-            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+            // Nobody else's is ever waited for; one whose last thread is still on its way out ends at once.
+            while matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
         Ok(())
     }
@@ -377,11 +379,13 @@ mod tests {
         let start = |kind: io::ErrorKind| CompanionError::Start { program: "it".into(), source: kind.into() };
         let why = || "no room".to_owned();
         assert!(
-            start(io::ErrorKind::WouldBlock).is_want() && CompanionError::Failed { why: why() }.is_want()
+            start(io::ErrorKind::WouldBlock).is_shortage()
+                && CompanionError::Failed { why: why() }.is_shortage()
         );
         assert!(
-            !start(io::ErrorKind::NotFound).is_want() && !start(io::ErrorKind::PermissionDenied).is_want()
+            !start(io::ErrorKind::NotFound).is_shortage()
+                && !start(io::ErrorKind::PermissionDenied).is_shortage()
         );
-        assert!(!CompanionError::Refused { why: why() }.is_want());
+        assert!(!CompanionError::Refused { why: why() }.is_shortage());
     }
 }

@@ -83,7 +83,7 @@ fn answer(answer: &Answer) -> io::Result<()> {
 /// Tells the host why nothing comes of it.
 fn give_up(error: CompanionError) -> CompanionError {
     if let CompanionError::Refused { why } | CompanionError::Failed { why } = &error {
-        let is_refusal = !error.is_want();
+        let is_refusal = !error.is_shortage();
         let _ = answer(&Answer { error: Some(why.clone()), is_refusal, ..Answer::default() });
     }
     error

@@ -30,7 +30,7 @@ pub enum CompanionError {
 impl CompanionError {
     /// A system that has none lacks nothing.
     #[must_use]
-    pub const fn is_want(&self) -> bool {
+    pub const fn is_shortage(&self) -> bool {
         false
     }
 }

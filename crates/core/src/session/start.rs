@@ -47,7 +47,7 @@ impl Session {
                     Box::new(RefCell::new(Followed { summary: Summary::new(self.scope()), offset: 0 }));
                 self.life = Life::Companion { companion: Box::new(companion), rows: Some(rows), followed };
             }
-            Some(Err(error)) if error.is_want() => {
+            Some(Err(error)) if error.is_shortage() => {
                 self.warnings.push(format!(
                     "{}: the sampler is a thread, and ends with this program when that is killed",
                     with_causes(&error)
