@@ -121,7 +121,7 @@ class ResourceTracker:
             if is_on
         ]
         # When nobody holds the tracker any more, and at the interpreter's end at the latest.
-        self._finalizer = weakref.finalize(self, session.remove_files)
+        self._finalizer: weakref.finalize[[], ResourceTracker] = weakref.finalize(self, session.remove_files)
 
     def _settings(self) -> dict[str, Any]:
         return {
