@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from conftest import run_program
 
@@ -119,3 +121,37 @@ def test_what_was_held_before_the_start_is_no_peak() -> None:
         print(tracker.stats()["process_memory"]["max"] / 1024)
     """
     assert float(run_program(program)) < 100
+
+
+@pytest.mark.parametrize("method", [None, "spawn"])
+def test_a_worker_that_daemonises_stays_in_the_figures(method: str, tmp_path: Path) -> None:
+    program = f"""
+        import os, sys, time
+        from resource_tracker import ResourceTracker
+
+        tracker = ResourceTracker(interval=0.1, method={method!r})
+        tracker.wait_for_samples(2)
+        end, ended = os.pipe()
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.close(ended)
+                held = b"x" * (200 << 20)
+                with open(sys.argv[1], "wb") as file:
+                    file.write(held[: 20 << 20])
+                    os.fsync(file.fileno())
+                os.read(end, 1)
+            os._exit(0)
+        os.wait()
+        time.sleep(1)
+        tracker.wait_for_samples(tracker.n_samples + 2)
+        os.close(ended)
+        tracker.stop()
+        rows = tracker.process_metrics
+        print(max(rows["children"]), max(rows["memory"]) / 1024, sum(rows["write_bytes"]) / 2**20)
+    """
+    children, memory, written = map(float, run_program(program, str(tmp_path / "written")).split())
+    assert children == 1
+    assert 200 <= memory <= 300
+    # A file system in memory writes nothing.
+    assert written < 0.5 or 20 <= written < 20.5

@@ -39,6 +39,8 @@ pub struct Tree {
     known: Vec<u32>,
     forks_then: Option<u64>,
     forks_per_round: u64,
+    /// Programs are laid out at random, so that who looks like a member is a copy of it.
+    images_differ: bool,
     buffer: Vec<u8>,
 }
 
@@ -63,6 +65,7 @@ impl Tree {
             forks_then: None,
             // Half a round is safe against what starts while we look; 32,768 is the kernel's smallest default.
             forks_per_round: pid_max.unwrap_or(32_768) / 2,
+            images_differ: root.text("/proc/sys/kernel/randomize_va_space").as_deref() == Some("2"),
             buffer: Vec::new(),
         }
     }
@@ -149,7 +152,8 @@ impl Tree {
         asked
     }
 
-    /// Takes in those strangers whose parent is a member, was one, or is us; parents may stand behind children.
+    /// Takes in those strangers whose parent is a member, was one, or is us; parents may stand behind children. A worker
+    /// that has left its parent, and it the tree, is known by what it is a copy of.
     fn admit(&mut self, before: &[Member], mut strangers: Vec<Member>) {
         let was_member = |pid: u32| before.binary_search_by_key(&pid, |member| member.pid).is_ok();
         let mut sorted = self.members.len();
@@ -162,7 +166,10 @@ impl Tree {
                 if stranger.pid == std::process::id() || gpu::is_helper(stranger.pid) {
                     return false;
                 }
-                Some(parent) == self.reaper || is_member(parent) || was_member(parent)
+                Some(parent) == self.reaper
+                    || is_member(parent)
+                    || was_member(parent)
+                    || (self.images_differ && is_copy_of_one(&stranger.stat, members))
             });
             strangers = rest;
             if admitted.is_empty() {
@@ -199,6 +206,12 @@ impl Tree {
             is_leaving: false,
         }))
     }
+}
+
+/// Whether it was forked from a program that one of them has started, however far up.
+fn is_copy_of_one(stat: &PidStat, members: &[Member]) -> bool {
+    let is_original = |member: &&Member| !member.stat.is_copy && member.stat.image.is_some();
+    stat.is_copy && members.iter().filter(is_original).any(|member| member.stat.image == stat.image)
 }
 
 /// `/proc/<pid>/<file>` without an allocation.
@@ -272,6 +285,22 @@ mod tests {
         let (_folder, later, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 7), (70, 7, 20), (80, 1, 21)]);
         tree.update(&later, &pids, None).unwrap();
         assert_eq!(pids_of(&tree), [50, 60, 70]);
+    }
+
+    #[test]
+    fn a_worker_that_left_the_tree_unseen_is_known_by_its_image() {
+        let image = Some((0x7ffc_1234_5670, 0x55d0_0000_1000));
+        let member = |pid, is_copy, image| Member {
+            pid,
+            stat: PidStat { is_copy, image, ..PidStat::default() },
+            is_leaving: false,
+        };
+        let worker = member(80, true, image).stat;
+        assert!(is_copy_of_one(&worker, &[member(50, false, None), member(60, false, image)]));
+        assert!(!is_copy_of_one(&worker, &[member(50, true, image)]), "both may be copies of a stranger");
+        assert!(!is_copy_of_one(&PidStat { is_copy: false, ..worker }, &[member(50, false, image)]));
+        let unknown = PidStat { image: None, ..worker };
+        assert!(!is_copy_of_one(&unknown, &[member(50, false, None)]), "what is not known is not the same");
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub struct PidStat {
     pub start_ticks: u64,
     /// Resident pages.
     pub rss_pages: u64,
+    /// Where its stack and its heap start: the kernel lays out every program at random, and its copies alike. `None`
+    /// for others' processes.
+    pub image: Option<(u64, u64)>,
     /// It ignores SIGCHLD: what its children spend is told to nobody when they end.
     pub ignores_children: bool,
 }
@@ -83,7 +86,9 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
     let threads = number("num_threads", field.nth(2))?; // 20
     let start_ticks = number("starttime", field.nth(1))?; // 22
     let rss_pages = number("rss", field.nth(1))?; // 24
-    let ignored = field.nth(8).and_then(decimal); // 33
+    let start_stack = field.nth(3).and_then(decimal); // 28
+    let ignored = field.nth(4).and_then(decimal); // 33
+    let start_brk = field.nth(13).and_then(decimal); // 47
     Ok(PidStat {
         state,
         ppid: u32::try_from(ppid)
@@ -97,6 +102,7 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
         threads,
         start_ticks,
         rss_pages,
+        image: start_stack.zip(start_brk).filter(|(stack, heap)| *stack > 0 && *heap > 0),
         ignores_children: ignored.is_some_and(|signals| signals & SIGCHLD != 0),
     })
 }
@@ -119,6 +125,18 @@ mod tests {
         let stat = parse_pid_stat(&text).unwrap();
         assert_eq!(stat.ppid, std::os::unix::process::parent_id());
         assert!(stat.rss_pages > 0 && stat.threads > 0 && stat.start_ticks > 0);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let holds = |line: &str, address: u64| {
+            let bounds = line.split(' ').next().and_then(|range| range.split_once('-')).unwrap();
+            let [start, end] = [bounds.0, bounds.1].map(|bound| u64::from_str_radix(bound, 16).unwrap());
+            (start..=end).contains(&address)
+        };
+        let (stack, heap) = stat.image.unwrap();
+        assert!(
+            maps.lines().any(|line| line.ends_with("[stack]") && holds(line, stack)),
+            "{stack:x}\n{maps}"
+        );
+        assert!(maps.lines().any(|line| line.ends_with("[heap]") && holds(line, heap)), "{heap:x}\n{maps}");
     }
 
     #[test]
