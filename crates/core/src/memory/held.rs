@@ -143,11 +143,15 @@ pub(super) fn together_kib(held: &[Held]) -> u64 {
         by_owners_kib = by_owners_kib.saturating_add(kib);
         by_shares_kib = by_shares_kib.saturating_add(one.memory_kib());
     }
-    if shares_add_up(held) {
-        // Only pages that copies share without their parent can make it more.
-        by_shares_kib.clamp(by_owners_kib, by_owners_kib.saturating_add(of_copies_alone_kib))
-    } else {
-        by_owners_kib
+    // Only pages that copies share without their parent can make the shares more.
+    let bounds_kib = (by_owners_kib, by_owners_kib.saturating_add(of_copies_alone_kib));
+    let slack_kib = slack_kib(by_owners_kib);
+    let is_within = (bounds_kib.0.saturating_sub(slack_kib)..=bounds_kib.1.saturating_add(slack_kib))
+        .contains(&by_shares_kib);
+    match shares_add_up(held) {
+        true if is_within => by_shares_kib,
+        true => by_shares_kib.clamp(bounds_kib.0, bounds_kib.1),
+        false => by_owners_kib,
     }
 }
 
