@@ -16,8 +16,6 @@ from .server_info import get_server_info
 from .tracker import PidTracker, ProcessTracker, ResourceTracker, SystemTracker
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import ModuleType
 
 __version__: str = _native.version()
 
@@ -33,11 +31,12 @@ __all__ = [
     "track_resources",
 ]
 
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> ModuleType:
-    """A module of this package, loaded when it is first asked for by its name."""
-    from importlib import import_module, util
+    def __getattr__(name):
+        """A module of this package, loaded when it is first asked for by its name."""
+        from importlib import import_module, util
 
-    if name.startswith("_") or util.find_spec(f"{__name__}.{name}") is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+        if name.startswith("_") or util.find_spec(f"{__name__}.{name}") is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(f"{__name__}.{name}")

@@ -64,6 +64,9 @@ class Snapshot(dict):  # type: ignore[type-arg]
     def __eq__(self, other: object) -> bool:
         return dict.__eq__(self._read(), other._read() if isinstance(other, Snapshot) else other)
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     __hash__ = None
     __contains__ = _read_first(dict.__contains__)
     __delitem__ = _read_first(dict.__delitem__)
