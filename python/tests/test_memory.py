@@ -107,6 +107,27 @@ def test_a_pool_that_replaces_its_workers_holds_what_its_parent_holds() -> None:
     assert least >= 0.95 and most <= 1.2 and peak <= 1.25
 
 
+def test_a_worker_that_was_forked_itself_holds_what_it_shares_with_its_own() -> None:
+    program = """
+        import os, time
+        from multiprocessing import get_context
+        from resource_tracker import ResourceTracker
+
+        worker = os.fork()
+        if worker:
+            raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
+        held = [b"x" * 200_000 for _ in range(2_000)]
+        tracker = ResourceTracker(interval=0.1)
+        with get_context("fork").Pool(4) as pool:
+            pool.map(time.sleep, [0.2] * 24, chunksize=1)
+        tracker.stop()
+        rows = tracker.process_metrics["memory"]
+        print(min(rows) / 1024, max(rows) / 1024)
+    """
+    least, most = map(float, run_program(program).split())
+    assert least >= 380 and most <= 500
+
+
 def test_what_was_held_before_the_start_is_no_peak() -> None:
     program = """
         import subprocess, time

@@ -108,6 +108,8 @@ def test_a_host_without_a_free_descriptor_is_measured_as_it_is() -> None:
 
         while time.process_time() < 1:
             pass
+        held = bytearray(600 << 20)
+        del held
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
         spent = time.process_time()
         tracker = ResourceTracker(interval=0.05)
@@ -126,11 +128,11 @@ def test_a_host_without_a_free_descriptor_is_measured_as_it_is() -> None:
         spent = time.process_time() - spent
         rows = tracker.process_metrics
         counted = sum(seconds for name in ("utime", "stime") for seconds in rows[name] if seconds is not None)
-        print(counted - spent, tracker.state, len(rows) >= 11)
+        print(counted - spent, tracker.state, len(rows) >= 11, tracker.stats()["process_memory"]["max"] / 1024)
     """
-    beyond, state, has_all = run_program(program).split()
-    # What was spent before is not the recording's, and nobody has ended.
-    assert float(beyond) < 0.1 and (state, has_all) == ("stopped", "True")
+    beyond, state, has_all, memory = run_program(program).split()
+    # What was spent and held before is not the recording's, and nobody has ended.
+    assert float(beyond) < 0.1 and (state, has_all) == ("stopped", "True") and float(memory) < 100
 
 
 def test_closed_and_reused_descriptors_are_never_read_or_written(tmp_path: Path) -> None:

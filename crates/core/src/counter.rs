@@ -4,7 +4,8 @@
 //! there is none, and what `/proc` attributes to the processes that we saw is all that is known.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, TryLockError};
+use std::time::Duration;
 
 use crate::config::CpuSource;
 use crate::root::{Access, Root};
@@ -29,8 +30,29 @@ const MOST_THREADS: usize = 200;
 /// The same inside of somebody else's process, where sixteen in all are ours, however many trackers there are.
 const MOST_THREADS_AS_GUEST: usize = 12;
 
-/// Threads of this process that sample, and are nobody's job.
-static SAMPLERS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+/// A process, and its threads that sample and are nobody's job.
+static SAMPLERS: Mutex<(u32, Vec<u32>)> = Mutex::new((0, Vec::new()));
+
+/// Works on the threads of this process that sample. A fork leaves its child without them, and maybe with a lock that
+/// nobody holds: then nothing is done.
+fn with_samplers<T: Default>(work: impl FnOnce(&mut Vec<u32>) -> T) -> T {
+    for _ in 0..100 {
+        let mut samplers = match SAMPLERS.try_lock() {
+            Ok(samplers) => samplers,
+            Err(TryLockError::Poisoned(samplers)) => samplers.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+        };
+        let own = std::process::id();
+        if samplers.0 != own {
+            *samplers = (own, Vec::new());
+        }
+        return work(&mut samplers.1);
+    }
+    T::default()
+}
 
 /// A thread that samples, as long as this is kept.
 #[derive(Debug)]
@@ -41,14 +63,14 @@ impl OwnThread {
     #[must_use]
     pub fn enter() -> Self {
         let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-        SAMPLERS.lock().unwrap_or_else(PoisonError::into_inner).push(tid);
+        with_samplers(|samplers| samplers.push(tid));
         Self(tid)
     }
 }
 
 impl Drop for OwnThread {
     fn drop(&mut self) {
-        SAMPLERS.lock().unwrap_or_else(PoisonError::into_inner).retain(|tid| *tid != self.0);
+        with_samplers(|samplers| samplers.retain(|tid| *tid != self.0));
     }
 }
 
@@ -89,7 +111,7 @@ impl TreeCounter {
                 "no inherited CPU counter: other trackers in this process have all we may open".to_owned()
             );
         }
-        let samplers = SAMPLERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let samplers = with_samplers(|samplers| samplers.clone());
         let mut counters = Vec::new();
         let alive = || members.iter().filter(|member| !member.stat.is_zombie());
         let threads = alive().flat_map(|member| {

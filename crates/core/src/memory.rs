@@ -60,11 +60,11 @@ impl Memory {
         let before = std::mem::take(&mut self.held);
         for member in members.iter().filter(|member| !member.stat.is_zombie()) {
             let rss_kib = member.stat.rss_pages.saturating_mul(self.page_kib);
-            let PidStatus { peak_rss_kib, swap_kib, anon_kib } = self.status(root, member.pid);
+            let PidStatus { peak_rss_kib, swap_kib } = self.status(root, member.pid);
             let found = Held {
                 pid: member.pid,
                 ppid: member.stat.ppid,
-                anon_kib,
+                image: member.stat.image,
                 start_ticks: member.stat.start_ticks,
                 is_copy: member.stat.is_copy,
                 rss_kib,
@@ -75,15 +75,28 @@ impl Memory {
                 ..Held::default()
             };
             let known = same(&before, &found).copied().unwrap_or_default();
-            let Held { walk, inherited_kib, is_stale, refused_at_ns, .. } = known;
-            self.held.push(Held { walk, inherited_kib, is_stale, refused_at_ns, ..found });
+            self.held.push(Held {
+                // Where `status` cannot be read now: a mark that is forgotten would seem to rise.
+                peak_rss_kib: peak_rss_kib.or(known.peak_rss_kib),
+                swap_kib: swap_kib.or(known.swap_kib),
+                walk: known.walk,
+                inherited_kib: known.inherited_kib,
+                is_stale: known.is_stale,
+                is_apart: known.is_apart,
+                refused_at_ns: known.refused_at_ns,
+                ..found
+            });
         }
         let is_new = |held: &Held| same(&before, held).is_none();
-        let has_changed = before.len() != self.held.len() || self.held.iter().any(is_new);
+        let came = self.held.iter().filter(|held| is_new(held));
+        let went = before.iter().filter(|held| same(&self.held, held).is_none());
+        let mut changed: Vec<Option<(u64, u64)>> = came.chain(went).map(|held| held.image).collect();
+        changed.sort_unstable();
         for (at, member) in members.iter().filter(|member| !member.stat.is_zombie()).enumerate() {
             let inherited_kib = inherited_kib(&before, &self.held, member);
             let Some(held) = self.held.get_mut(at) else { continue };
-            held.is_stale |= has_changed;
+            held.is_stale |= !changed.is_empty();
+            held.is_apart |= changed.binary_search(&held.image).is_ok();
             if is_new(held) {
                 held.inherited_kib = inherited_kib;
             }
@@ -185,7 +198,7 @@ impl Memory {
                 Ok(Ok(Some(found))) => {
                     let cost_ns = spent_ns().saturating_sub(start_ns);
                     held.refused_at_ns = None;
-                    held.is_stale = false;
+                    (held.is_stale, held.is_apart) = (false, false);
                     // The walk is newer than `stat`, and may have found more.
                     held.rss_kib = found.rss_kib;
                     held.most_rss_kib = held.most_rss_kib.max(found.rss_kib);

@@ -36,7 +36,7 @@ pub fn follow(root: &Arc<Root>, wanted: Wanted<'_>, baseline: &Snapshot) -> Resu
         return Err(SourceError::Gone { path: format!("/proc/{pid}").into() });
     }
     let (mut counter, mut notes) = (None, Vec::new());
-    // A thread that only samples is no part of any job, be it of this tracker or of another in this process.
+    // A thread that only samples is no part of any job, be it of this tracker or of one that was here before.
     job.own_thread = has_own_thread.then(OwnThread::enter);
     if config.cpu_source == CpuSource::Best && config.children {
         match TreeCounter::for_running(root, job.members(), config.as_guest) {

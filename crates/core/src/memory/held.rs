@@ -2,9 +2,11 @@
 //!
 //! In:  RSS at a look, and the last walk over its pages. Out: KiB, each page counted once.
 //!
-//! Shares add up only where all were taken while the same processes were there. A pool that replaces its workers
-//! changes faster than its pages may be walked: there a parent counts all its pages that are of no file, whoever else
-//! has them, and each of its copies only what it shares with nobody.
+//! A program and the copies that were forked from it share pages. Their shares add up where all were taken while the same
+//! of them were there. A pool that replaces its workers changes faster than its pages may be walked: then a parent counts
+//! all its pages that are of no file, whoever else has them, and each of its copies only what it shares with nobody.
+
+use std::collections::BTreeMap;
 
 use crate::source::procfs::AnonPages;
 
@@ -24,8 +26,6 @@ pub(super) struct Held {
     pub rss_kib: u64,
     /// RSS by `stat`, which counts a little differently than a walk does: only its growth is used.
     pub counted_rss_kib: u64,
-    /// What of it is of no file.
-    pub anon_kib: Option<u64>,
     pub peak_rss_kib: Option<u64>,
     /// The most RSS that this look saw, before the walk or in it: up to there the mark did not rise later.
     pub most_rss_kib: u64,
@@ -35,8 +35,12 @@ pub(super) struct Held {
     pub is_copy: bool,
     /// What it may have from its parent: pages, and a part of its mark.
     pub inherited_kib: u64,
+    /// Where its program lies: the same for all its copies.
+    pub image: Option<(u64, u64)>,
     /// Others came or went since the walk, with whom it may share.
     pub is_stale: bool,
+    /// Copies came or went since the walk.
+    pub is_apart: bool,
     /// When a walk was refused: another user's process, or a kernel without `smaps_rollup`.
     pub refused_at_ns: Option<u64>,
 }
@@ -79,22 +83,29 @@ impl Held {
         anon.map_or(0, |anon| anon.rss_kib.saturating_sub(anon.own_kib))
     }
 
+    fn anon(&self) -> Option<(Walk, AnonPages)> {
+        self.walk.and_then(|walk| Some((walk, walk.anon?)))
+    }
+
+    /// Pages of no file, and at most all.
+    fn anon_kib(&self) -> u64 {
+        self.anon().map_or(self.rss_kib, |(walk, anon)| self.grown_since(walk, anon.rss_kib))
+    }
+
     /// What a copy holds that its parent does not.
     fn beside_parent_kib(&self) -> u64 {
-        let parts = self.walk.and_then(|walk| Some((walk, walk.anon?)));
-        parts.map_or_else(
-            || self.memory_kib(),
-            |(walk, anon)| self.grown_since(walk, walk.rest_kib(anon).saturating_add(anon.own_kib)),
-        )
+        let own = |(walk, anon): (Walk, AnonPages)| {
+            self.grown_since(walk, walk.rest_kib(anon).saturating_add(anon.own_kib))
+        };
+        self.anon().map_or_else(|| self.memory_kib(), own)
     }
 
     /// What a parent holds, what its copies share with it included.
     fn with_copies_kib(&self) -> u64 {
-        let parts = self.walk.and_then(|walk| Some((walk, walk.anon?, self.anon_kib?)));
-        parts.map_or_else(
-            || self.memory_kib(),
-            |(walk, anon, anon_kib)| walk.rest_kib(anon).saturating_add(anon_kib),
-        )
+        let all = |(walk, anon): (Walk, AnonPages)| {
+            self.grown_since(walk, walk.rest_kib(anon).saturating_add(anon.rss_kib))
+        };
+        self.anon().map_or_else(|| self.memory_kib(), all)
     }
 
     pub(super) fn is_due(&self, now_ns: u64, is_alone: bool) -> bool {
@@ -125,44 +136,96 @@ pub(super) fn find(held: &[Held], pid: u32) -> Option<usize> {
 
 /// What all of them hold together.
 pub(super) fn together_kib(held: &[Held]) -> u64 {
-    let parent = |one: &Held| if one.is_copy { held.get(find(held, one.ppid)?) } else { None };
-    let mut parents: Vec<u32> = held.iter().filter_map(parent).map(|parent| parent.pid).collect();
-    parents.sort_unstable();
-    let (mut by_shares_kib, mut by_owners_kib, mut of_copies_alone_kib) = (0_u64, 0_u64, 0_u64);
-    for one in held {
-        let has_shared = one.shared_kib() > slack_kib(one.rss_kib);
-        let kib = if let Some(parent) = parent(one) {
-            let beyond_parent_kib = one.shared_kib().saturating_sub(parent.shared_kib());
-            of_copies_alone_kib = of_copies_alone_kib.saturating_add(beyond_parent_kib);
-            one.beside_parent_kib()
-        } else if !one.is_copy && (has_shared || parents.binary_search(&one.pid).is_ok()) {
-            one.with_copies_kib()
-        } else {
-            one.memory_kib()
-        };
-        by_owners_kib = by_owners_kib.saturating_add(kib);
-        by_shares_kib = by_shares_kib.saturating_add(one.memory_kib());
+    let mut by_image: Vec<&Held> = held.iter().collect();
+    by_image.sort_by_key(|held| held.image);
+    let families = by_image.chunk_by(|one, other| one.image.is_some() && one.image == other.image);
+    families.map(family_kib).fold(0, u64::saturating_add)
+}
+
+/// What a program and its copies hold; they are in ascending order.
+fn family_kib(family: &[&Held]) -> u64 {
+    let by_owners = ByOwners::of(family);
+    if !shares_add_up(family) {
+        return by_owners.likely;
     }
-    // Only pages that copies share without their parent can make the shares more.
-    let bounds_kib = (by_owners_kib, by_owners_kib.saturating_add(of_copies_alone_kib));
-    let slack_kib = slack_kib(by_owners_kib);
-    let is_within = (bounds_kib.0.saturating_sub(slack_kib)..=bounds_kib.1.saturating_add(slack_kib))
-        .contains(&by_shares_kib);
-    match shares_add_up(held) {
-        true if is_within => by_shares_kib,
-        true => by_shares_kib.clamp(bounds_kib.0, bounds_kib.1),
-        false => by_owners_kib,
+    let by_shares_kib = family.iter().map(|held| held.memory_kib()).fold(0, u64::saturating_add);
+    let ByOwners { least, most, likely } = by_owners;
+    let slack_kib = slack_kib(likely);
+    let near = least.saturating_sub(slack_kib)..=most.saturating_add(slack_kib);
+    if near.contains(&by_shares_kib) { by_shares_kib } else { by_shares_kib.clamp(least, most) }
+}
+
+/// What a family holds when every page is its first owner's, in KiB.
+#[derive(Default)]
+struct ByOwners {
+    least: u64,
+    most: u64,
+    likely: u64,
+}
+
+impl ByOwners {
+    fn of(family: &[&Held]) -> Self {
+        let find = |pid: u32| family.get(family.binary_search_by_key(&pid, |held| held.pid).ok()?);
+        // Of one that has left its parent, the program itself stands for it.
+        let original = family.iter().find(|held| !held.is_copy);
+        let parent = |held: &Held| if held.is_copy { find(held.ppid).or(original) } else { None };
+        let mut parents: Vec<u32> = family.iter().filter_map(|held| Some(parent(held)?.pid)).collect();
+        parents.sort_unstable();
+        let mut owned = Self::default();
+        // What copies of one parent share without it, they share with each other: the most of it, for each parent.
+        let mut alone_kib = BTreeMap::new();
+        for held in family {
+            let is_parent = parents.binary_search(&held.pid).is_ok();
+            let Some(parent) = parent(held) else {
+                owned.add_first(held, is_parent);
+                continue;
+            };
+            let own_kib = held.beside_parent_kib();
+            let beyond_kib = held.shared_kib().saturating_sub(parent.anon_kib());
+            if is_parent {
+                // It shares that with copies of its own.
+                owned.likely = owned.likely.saturating_add(beyond_kib);
+            } else {
+                let most_kib = alone_kib.entry(parent.pid).or_insert(0);
+                *most_kib = beyond_kib.max(*most_kib);
+            }
+            owned.add(
+                own_kib,
+                own_kib.saturating_add(held.shared_kib().saturating_sub(parent.shared_kib())),
+                own_kib,
+            );
+        }
+        owned.likely = alone_kib.into_values().fold(owned.likely, u64::saturating_add);
+        owned
+    }
+
+    /// One that has its pages from nobody here.
+    fn add_first(&mut self, held: &Held, is_parent: bool) {
+        let (part_kib, all_kib) = (held.memory_kib(), held.with_copies_kib());
+        let has_shared = held.shared_kib() > slack_kib(held.rss_kib);
+        match (held.is_copy, is_parent) {
+            (false, _) if is_parent || has_shared => self.add(all_kib, all_kib, all_kib),
+            // What it has from its own parent it shares with strangers.
+            (true, true) => self.add(part_kib, all_kib, all_kib),
+            _ => self.add(part_kib, part_kib, part_kib),
+        }
+    }
+
+    const fn add(&mut self, least: u64, most: u64, likely: u64) {
+        self.least = self.least.saturating_add(least);
+        self.most = self.most.saturating_add(most);
+        self.likely = self.likely.saturating_add(likely);
     }
 }
 
-/// Whether all were walked while the same processes were there, as far as the walks themselves tell: what one shares,
+/// Whether all were walked while the same copies were there, as far as the walks themselves tell: what one shares,
 /// others must have.
-fn shares_add_up(held: &[Held]) -> bool {
-    let all_kib = held.iter().map(Held::shared_kib).fold(0, u64::saturating_add);
-    held.iter().all(|held| {
+fn shares_add_up(family: &[&Held]) -> bool {
+    let all_kib = family.iter().map(|held| held.shared_kib()).fold(0, u64::saturating_add);
+    family.iter().all(|held| {
         let own_kib = held.shared_kib();
         let others_kib = all_kib.saturating_sub(own_kib);
-        held.walk.is_some() && !held.is_stale && own_kib <= others_kib.saturating_add(slack_kib(own_kib))
+        held.walk.is_some() && !held.is_apart && own_kib <= others_kib.saturating_add(slack_kib(own_kib))
     })
 }
 
@@ -184,9 +247,14 @@ mod tests {
             counted_rss_kib: anon.rss_kib,
             ..Walk::default()
         };
-        let (rss_kib, anon_kib) = (anon.rss_kib, Some(anon.rss_kib));
-        let held = Held { pid, ppid: 1, rss_kib, counted_rss_kib: rss_kib, anon_kib, ..Held::default() };
+        let rss_kib = anon.rss_kib;
+        let held =
+            Held { pid, ppid: 1, rss_kib, counted_rss_kib: rss_kib, image: Some((1, 1)), ..Held::default() };
         Held { walk: Some(walk), is_copy: pid > 1, inherited_kib: 400 * MIB, ..held }
+    }
+
+    fn apart(held: Held) -> Held {
+        Held { is_apart: true, ..held }
     }
 
     fn pages(rss_mib: u64, pss_mib: u64, own_mib: u64) -> AnonPages {
@@ -211,13 +279,14 @@ mod tests {
     #[test]
     fn a_parent_counts_what_its_copies_share_where_walks_are_of_other_moments() {
         let parent = walked(1, pages(400, 50, 0));
-        let stale = |held: Held| Held { is_stale: true, ..held };
         // Seven copies have gone; one that has 20 MiB of its own was walked long ago, one not at all.
         let new = Held { walk: None, rss_kib: 403 * MIB, ..walked(3, pages(403, 0, 0)) };
-        let family = [stale(parent), stale(walked(2, pages(420, 70, 20))), new];
+        let family = [apart(parent), apart(walked(2, pages(420, 70, 20))), new];
         assert_eq!(together_kib(&family), (400 + 5 + 20 + 5 + 3) * MIB);
-        assert_eq!(together_kib(&[stale(parent)]), 405 * MIB, "alone again, and not walked since");
+        assert_eq!(together_kib(&[apart(parent)]), 405 * MIB, "alone again, and not walked since");
         assert_eq!(together_kib(&[parent]), 405 * MIB, "a copy came and went unseen");
+        let grown = Held { counted_rss_kib: 450 * MIB, ..apart(parent) };
+        assert_eq!(together_kib(&[grown]), 455 * MIB, "whatever it grew by");
     }
 
     #[test]
@@ -231,6 +300,49 @@ mod tests {
             let family = [parent, walked(2, pages(400, 133, 0)), walked(3, pages(400, 133, 0))];
             assert_eq!(together_kib(&family), (400 + 3 * 5) * MIB);
         }
+    }
+
+    #[test]
+    fn a_worker_of_a_stranger_has_what_it_shares_with_its_own_copies() {
+        let first = Held { is_copy: true, ppid: 99, ..walked(1, pages(900, 100, 0)) };
+        let workers: Vec<Held> = (2..10).map(|pid| walked(pid, pages(900, 100, 0))).collect();
+        let family = [&[first][..], &workers].concat();
+        assert_eq!(together_kib(&family), (900 + 9 * 5) * MIB);
+        let family: Vec<Held> = family.into_iter().map(apart).collect();
+        assert_eq!(together_kib(&family), (900 + 9 * 5) * MIB);
+        assert_eq!(together_kib(&[first]), 105 * MIB, "alone, it shares with strangers only");
+    }
+
+    #[test]
+    fn one_that_left_its_parent_shares_with_the_program_that_it_is_a_copy_of() {
+        let orphan = Held { ppid: 99, ..walked(2, pages(400, 200, 0)) };
+        let family = [walked(1, pages(400, 200, 0)), orphan];
+        assert_eq!(together_kib(&family), (400 + 2 * 5) * MIB);
+        assert_eq!(together_kib(&family.map(apart)), (400 + 2 * 5) * MIB);
+    }
+
+    #[test]
+    fn copies_of_copies_share_what_their_own_parent_has() {
+        // The first holds 400 MiB; its copy 1,000 more, which it shares with two workers.
+        let middle = walked(2, pages(1_400, 433, 0));
+        let worker = |pid| Held { ppid: 2, ..walked(pid, pages(1_400, 433, 0)) };
+        let family = [walked(1, pages(400, 100, 0)), middle, worker(3), worker(4)];
+        assert_eq!(together_kib(&family), (100 + 3 * 433 + 4 * 5) * MIB);
+        assert_eq!(together_kib(&family.map(apart)), (400 + 1_000 + 4 * 5) * MIB);
+    }
+
+    #[test]
+    fn what_only_copies_have_left_counts_once_while_they_change() {
+        let copy = |pid| apart(walked(pid, pages(1_000, 250, 0)));
+        let family = [apart(walked(1, pages(10, 10, 10))), copy(2), copy(3), copy(4)];
+        assert_eq!(together_kib(&family), (10 + 990 + 4 * 5) * MIB);
+    }
+
+    #[test]
+    fn other_programs_are_other_families() {
+        let other = Held { image: Some((2, 2)), is_copy: false, ppid: 9, ..walked(8, pages(50, 50, 50)) };
+        let family = [walked(1, pages(400, 200, 0)), walked(2, pages(400, 200, 0)), apart(other)];
+        assert_eq!(together_kib(&family), (450 + 3 * 5) * MIB);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `/proc/[pid]/status`: the peak of a process's resident memory, what of it is of no file, and what is in swap.
+//! `/proc/[pid]/status`: the peak of a process's resident memory, and what of it is in swap.
 //!
 //! In:  the file's text. Out: [`PidStatus`] in KiB; the fields are empty for zombies and kernel threads.
 //! Meaning of the lines: `proc_pid_status(5)`.
@@ -13,8 +13,6 @@ pub struct PidStatus {
     pub peak_rss_kib: Option<u64>,
     /// Memory that was moved to swap (`VmSwap`).
     pub swap_kib: Option<u64>,
-    /// Resident and of no file (`RssAnon`): its own, or its copies' as well.
-    pub anon_kib: Option<u64>,
 }
 
 /// Parses `/proc/[pid]/status`.
@@ -22,11 +20,7 @@ pub struct PidStatus {
 /// # Errors
 /// Where a line is there and holds no number.
 pub fn parse_pid_status(text: &[u8]) -> Result<PidStatus, ParseError> {
-    Ok(PidStatus {
-        peak_rss_kib: labelled("VmHWM:", text)?,
-        swap_kib: labelled("VmSwap:", text)?,
-        anon_kib: labelled("RssAnon:", text)?,
-    })
+    Ok(PidStatus { peak_rss_kib: labelled("VmHWM:", text)?, swap_kib: labelled("VmSwap:", text)? })
 }
 
 #[cfg(test)]
@@ -35,9 +29,8 @@ mod tests {
 
     #[test]
     fn a_process_named_like_a_line_does_not_forge_it() {
-        let text = b"Name:\tVmHWM:\\n9 VmHWM: 9\nVmPeak:\t 10 kB\nVmHWM:\t    2048 kB\nRssAnon:\t  900 kB\nVmSwap:\t 4 kB\n";
-        let found = PidStatus { peak_rss_kib: Some(2048), swap_kib: Some(4), anon_kib: Some(900) };
-        assert_eq!(parse_pid_status(text), Ok(found));
+        let text = b"Name:\tVmHWM:\\n9 VmHWM: 9\nVmPeak:\t 10 kB\nVmHWM:\t    2048 kB\nVmSwap:\t 4 kB\n";
+        assert_eq!(parse_pid_status(text), Ok(PidStatus { peak_rss_kib: Some(2048), swap_kib: Some(4) }));
     }
 
     #[test]

@@ -4,9 +4,20 @@
 use std::io;
 use std::mem::{self, ManuallyDrop};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-static OPEN: AtomicUsize = AtomicUsize::new(0);
+/// A process, and how many counters are open in it; a fork leaves its child with none of its own.
+static OPEN: AtomicU64 = AtomicU64::new(0);
+
+fn open_in_this_process(entry: u64) -> u64 {
+    if entry >> 32 == u64::from(std::process::id()) { entry & 0xffff_ffff } else { 0 }
+}
+
+fn change_open(change: impl Fn(u64) -> u64) {
+    let changed = |entry| Some(u64::from(std::process::id()) << 32 | change(open_in_this_process(entry)));
+    // It always gives a value.
+    let _ = OPEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
+}
 
 /// Whom a task-clock counter follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +45,14 @@ impl TaskClock {
     /// What the kernel says: `EACCES` where `perf_event_paranoid` or a container forbids it.
     pub fn open(follow: Follow) -> io::Result<Self> {
         let fd = open_task_clock(follow)?;
-        OPEN.fetch_add(1, Ordering::Relaxed);
+        change_open(|open| open + 1);
         Ok(Self { id: perf_event_id(fd.as_fd()), fd: ManuallyDrop::new(fd) })
     }
 
     /// How many are open in this process.
     #[must_use]
     pub fn open_count() -> usize {
-        OPEN.load(Ordering::Relaxed)
+        usize::try_from(open_in_this_process(OPEN.load(Ordering::Relaxed))).unwrap_or(usize::MAX)
     }
 
     /// CPU time so far; `None` where the descriptor is not ours any more.
@@ -62,7 +73,7 @@ impl TaskClock {
 
 impl Drop for TaskClock {
     fn drop(&mut self) {
-        OPEN.fetch_sub(1, Ordering::Relaxed);
+        change_open(|open| open.saturating_sub(1));
         if self.is_ours() {
             // SAFETY: dropped here and nowhere else, and not used after.
             unsafe { ManuallyDrop::drop(&mut self.fd) };
