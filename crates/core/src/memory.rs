@@ -83,6 +83,7 @@ impl Memory {
                 inherited_kib: known.inherited_kib,
                 is_stale: known.is_stale,
                 is_apart: known.is_apart,
+                strange_kib: known.strange_kib,
                 refused_at_ns: known.refused_at_ns,
                 ..found
             });
@@ -94,11 +95,14 @@ impl Memory {
         changed.sort_unstable();
         for (at, member) in members.iter().filter(|member| !member.stat.is_zombie()).enumerate() {
             let inherited_kib = inherited_kib(&before, &self.held, member);
+            let is_strange = member.stat.is_copy && find(&self.held, member.stat.ppid).is_none();
+            let strange_kib =
+                if is_strange && before.is_empty() { self.parent_kib(root, member) } else { None };
             let Some(held) = self.held.get_mut(at) else { continue };
             held.is_stale |= !changed.is_empty();
             held.is_apart |= changed.binary_search(&held.image).is_ok();
             if is_new(held) {
-                held.inherited_kib = inherited_kib;
+                (held.inherited_kib, held.strange_kib) = (inherited_kib, strange_kib);
             }
         }
         if self.held.is_empty() {
@@ -162,6 +166,13 @@ impl Memory {
     fn status(&mut self, root: &Root, pid: u32) -> PidStatus {
         let text = root.read(pid_path(pid, "status").as_str(), &mut self.buffer);
         text.ok().and_then(|text| parse_pid_status(text).ok()).unwrap_or_default()
+    }
+
+    /// What the parent of a copy holds; `None` where it has gone, and another one stands for it.
+    fn parent_kib(&mut self, root: &Root, member: &Member) -> Option<u64> {
+        let text = root.read(pid_path(member.stat.ppid, "stat").as_str(), &mut self.buffer).ok()?;
+        let parent = parse_pid_stat(text).ok().filter(|parent| parent.image == member.stat.image)?;
+        parent.image.map(|_| parent.rss_pages.saturating_mul(self.page_kib))
     }
 
     /// Walks take time, in which a copy may let go of pages that its parent was not yet found to have alone again: what

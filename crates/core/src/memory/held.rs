@@ -37,6 +37,8 @@ pub(super) struct Held {
     pub inherited_kib: u64,
     /// Where its program lies: the same for all its copies.
     pub image: Option<(u64, u64)>,
+    /// Of a copy whose parent is not the job's: the most that it may share with that one. `None` where it cannot be told.
+    pub strange_kib: Option<u64>,
     /// Others came or went since the walk, with whom it may share.
     pub is_stale: bool,
     /// Copies came or went since the walk.
@@ -202,13 +204,15 @@ impl ByOwners {
     /// One that has its pages from nobody here.
     fn add_first(&mut self, held: &Held, is_parent: bool) {
         let (part_kib, all_kib) = (held.memory_kib(), held.with_copies_kib());
-        let has_shared = held.shared_kib() > slack_kib(held.rss_kib);
-        match (held.is_copy, is_parent) {
-            (false, _) if is_parent || has_shared => self.add(all_kib, all_kib, all_kib),
-            // What it has from its own parent it shares with strangers.
-            (true, true) => self.add(part_kib, all_kib, all_kib),
-            _ => self.add(part_kib, part_kib, part_kib),
+        let strange_kib = if held.is_copy { held.strange_kib } else { Some(0) };
+        let with_strangers_kib = strange_kib.unwrap_or(u64::MAX).min(held.shared_kib());
+        // It had copies of its own at the walk, seen or not.
+        let has_shared = held.shared_kib() - with_strangers_kib > slack_kib(held.rss_kib);
+        if !is_parent && !has_shared {
+            return self.add(part_kib, part_kib, part_kib);
         }
+        let least_kib = all_kib.saturating_sub(with_strangers_kib).max(part_kib);
+        self.add(least_kib, all_kib, if strange_kib.is_some() { least_kib } else { all_kib });
     }
 
     const fn add(&mut self, least: u64, most: u64, likely: u64) {
@@ -310,7 +314,13 @@ mod tests {
         assert_eq!(together_kib(&family), (900 + 9 * 5) * MIB);
         let family: Vec<Held> = family.into_iter().map(apart).collect();
         assert_eq!(together_kib(&family), (900 + 9 * 5) * MIB);
-        assert_eq!(together_kib(&[first]), 105 * MIB, "alone, it shares with strangers only");
+        assert_eq!(together_kib(&[first]), 105 * MIB, "alone, with whom it shares is not known");
+        // Its own parent, who is no part of the job, has 20 MiB: the rest was shared with copies that are gone or not
+        // seen yet.
+        let first = Held { strange_kib: Some(20 * MIB), ..first };
+        assert_eq!(together_kib(&[first]), 885 * MIB);
+        let family = [first, walked(2, pages(900, 300, 0))];
+        assert_eq!(together_kib(&family), (880 + 2 * 5) * MIB, "walked while they came");
     }
 
     #[test]
