@@ -12,6 +12,14 @@ import pytest
 
 os.environ["RESOURCE_TRACKER_OFFLINE"] = "1"
 
+#: Columns of the two tables, as the contract has them.
+PROCESS = "timestamp pid children utime stime cpu_usage memory read_bytes write_bytes gpu_usage gpu_vram gpu_utilized"
+SYSTEM = (
+    "timestamp processes utime stime cpu_usage memory_free memory_used memory_buffers memory_cached memory_active "
+    "memory_inactive disk_read_bytes disk_write_bytes disk_space_total_gb disk_space_used_gb disk_space_free_gb "
+    "net_recv_bytes net_sent_bytes gpu_usage gpu_vram gpu_utilized"
+)
+
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

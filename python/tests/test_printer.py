@@ -1,0 +1,123 @@
+"""Trackers in the foreground: rows as CSV."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import PROCESS, SYSTEM, run_program
+from resource_tracker import PidTracker, ProcessTracker, SystemTracker
+from resource_tracker.tiny_data_frame import TinyDataFrame
+
+
+def test_process_tracker_by_hand() -> None:
+    tracker = ProcessTracker(autostart=False, interval=0.1)
+    assert (tracker.status, tracker.cycle, tracker.pid) == ("running", 0, os.getpid())
+    end = time.process_time() + 0.1
+    while time.process_time() < end:
+        pass
+    row = tracker.diff_stats()
+    assert list(row) == PROCESS.split()
+    assert row["utime"] + row["stime"] >= 0.09
+    assert isinstance(row["memory"], int) and tracker.cycle == 1
+    assert tracker() is None
+
+
+def test_stats_of_a_tracker_by_hand_are_totals() -> None:
+    process, system = ProcessTracker(autostart=False), SystemTracker(autostart=False)
+    assert set(process.stats) == set(process.get_process_stats(os.getpid(), True))
+    assert set(system.stats) == set(system.get_system_stats())
+    before = process.stats
+    assert before["utime"] == pytest.approx(sum(os.times()[:4:2]), abs=0.1)
+    end = time.process_time() + 0.1
+    while time.process_time() < end:
+        pass
+    assert process.stats is before, "as of the constructor"
+    row = process.diff_stats()
+    spent = sum(process.stats[name] - before[name] for name in ("utime", "stime"))
+    assert spent == pytest.approx(row["utime"] + row["stime"], abs=0.05)
+    system.diff_stats()
+    assert system.stats["disk_spaces"] and system.stats["utime"] > 0
+
+
+def test_process_tracker_prints_until_the_process_ends(tmp_path: Path) -> None:
+    child = subprocess.Popen(["sleep", "0.5"])
+    import threading
+
+    threading.Thread(target=child.wait, daemon=True).start()
+    path = tmp_path / "rows.csv"
+    tracker = ProcessTracker(pid=child.pid, interval=0.1, output_file=str(path))
+    assert tracker.status == "exited"
+    frame = TinyDataFrame(csv_file_path=str(path))
+    assert frame.columns == PROCESS.split() and len(frame) >= 4
+    assert path.read_text().startswith('"timestamp","pid","children"')
+
+
+def test_system_tracker_prints_to_standard_output() -> None:
+    program = "from resource_tracker import SystemTracker; SystemTracker(interval=0.05)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.kill()
+    assert lines[0] == ",".join(f'"{name}"' for name in SYSTEM.split()) + "\n"
+    assert len(lines[2].split(",")) == len(SYSTEM.split())
+
+
+def test_rows_go_where_standard_output_goes() -> None:
+    program = """
+    import contextlib, io, os, signal, threading
+    from resource_tracker import SystemTracker
+    text = io.StringIO()
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with contextlib.redirect_stdout(text), contextlib.suppress(KeyboardInterrupt):
+        SystemTracker(interval=0.1)
+    print(text.getvalue().splitlines()[0])
+    """
+    assert run_program(program).startswith('"timestamp","processes"')
+
+
+def test_a_line_that_passed_is_skipped_and_not_queued(tmp_path: Path) -> None:
+    child = subprocess.Popen(["sleep", "0.7"])
+    import threading
+
+    threading.Thread(target=child.wait, daemon=True).start()
+    path = tmp_path / "rows.csv"
+    ProcessTracker(pid=child.pid, interval=0.2, start_time=time.time() - 100, output_file=str(path))
+    assert 3 <= len(TinyDataFrame(csv_file_path=str(path))) <= 5, "500 lines have passed"
+
+
+def test_what_was_used_before_the_start_time_is_in_no_row(tmp_path: Path) -> None:
+    busy = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ntime.sleep(1)"
+    child = subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE)
+    import threading
+
+    tracker = ProcessTracker(pid=child.pid, interval=0.2, autostart=False)
+    assert child.stdout is not None and child.stdout.readline() == b"\n"
+    threading.Thread(target=child.wait, daemon=True).start()
+    path = tmp_path / "rows.csv"
+    tracker.start_tracking(str(path))
+    frame = TinyDataFrame(csv_file_path=str(path))
+    assert sum(frame["utime"]) + sum(frame["stime"]) < 0.25
+    child.stdout.close()
+
+
+def test_csv_file_path_is_another_name_of_output_file(tmp_path: Path) -> None:
+    child = subprocess.Popen(["sleep", "0.1"])
+    path = tmp_path / "rows.csv"
+    import threading
+
+    threading.Thread(target=child.wait, daemon=True).start()
+    ProcessTracker(pid=child.pid, interval=0.05, csv_file_path=str(path))
+    assert len(TinyDataFrame(csv_file_path=str(path))) >= 1
+    tracker = SystemTracker(autostart=False)
+    assert list(tracker.diff_stats()) == SYSTEM.split()
+
+
+def test_pid_tracker_is_deprecated() -> None:
+    with pytest.warns(DeprecationWarning, match="ProcessTracker"):
+        PidTracker(autostart=False)
