@@ -35,7 +35,7 @@ impl JobGroup {
             .iter()
             .find(|group| is_free_of_side_effects(group))
             .ok_or("no cgroup hierarchy that only counts")?;
-        remove_leftovers(Path::new(&parent.folder));
+        remove_leftovers(root, Path::new(&parent.folder));
         let own = std::process::id();
         let folder = Path::new(&parent.folder).join(format!("{PREFIX}{own}"));
         fs::create_dir(&folder).map_err(|error| format!("cannot make `{}`: {error}", folder.display()))?;
@@ -98,7 +98,7 @@ fn is_delegated(folder: &Path) -> bool {
     by_owner || mark("user.delegate") || mark("trusted.delegate")
 }
 
-fn remove_leftovers(parent: &Path) {
+fn remove_leftovers(root: &Root, parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok()) else {
@@ -106,7 +106,7 @@ fn remove_leftovers(parent: &Path) {
         };
         // The group of a tracker that runs is in use; an empty one of a tracker that is gone is a leftover. One of our
         // own number, which containers give again and again, is of somebody before us.
-        if pid == std::process::id() || !Path::new("/proc").join(pid.to_string()).exists() {
+        if pid == std::process::id() || !root.exists(&format!("/proc/{pid}")) {
             let _ = fs::remove_dir(entry.path());
         }
     }
