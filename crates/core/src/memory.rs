@@ -175,15 +175,21 @@ impl Memory {
         parent.image.map(|_| parent.rss_pages.saturating_mul(self.page_kib))
     }
 
-    /// Walks take time, in which a copy may let go of pages that its parent was not yet found to have alone again: what
+    /// Walks take time, in which a copy may end or let go of pages, so that its parent is found to have them alone: what
     /// RSS shows of that is counted at once.
     fn count_copies_again(&mut self, root: &Root, now_ns: u64) {
-        let has_just_been_walked = |held: &&mut Held| held.is_copy && held.walked_at_ns() == Some(now_ns);
-        for held in self.held.iter_mut().filter(has_just_been_walked) {
+        let walked = self.held.iter().filter(|held| held.walked_at_ns() == Some(now_ns));
+        let mut walked: Vec<_> = walked.map(|held| held.image).collect();
+        walked.sort_unstable();
+        let may_share = |held: &&mut Held| held.is_copy && walked.binary_search(&held.image).is_ok();
+        for held in self.held.iter_mut().filter(may_share) {
             let text = root.read(pid_path(held.pid, "stat").as_str(), &mut self.buffer);
-            if let Some(stat) = text.ok().and_then(|text| parse_pid_stat(text).ok()) {
-                held.counted_rss_kib = stat.rss_pages.saturating_mul(self.page_kib);
-            }
+            let rss_pages = match text.map(parse_pid_stat) {
+                Ok(Ok(stat)) => stat.rss_pages,
+                Err(SourceError::Gone { .. } | SourceError::Unsupported { .. }) => 0,
+                Ok(Err(_)) | Err(_) => continue,
+            };
+            held.counted_rss_kib = rss_pages.saturating_mul(self.page_kib);
         }
     }
 
@@ -289,6 +295,7 @@ fn spent_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::procfs::PidStat;
 
     fn held(pid: u32, rss_kib: u64, peak_rss_kib: u64) -> Held {
         Held { pid, rss_kib, most_rss_kib: rss_kib, peak_rss_kib: Some(peak_rss_kib), ..Held::default() }
@@ -316,11 +323,55 @@ mod tests {
         assert_eq!(risen_kib(&before, &now, Some(15), 615), 615);
     }
 
+    /// A parent and four copies share 400 MiB. All are alive when they are listed for the second look; by its end the
+    /// copies are gone, and the parent was walked before that or after it.
+    #[test]
+    fn copies_that_end_while_pages_are_walked_change_nothing_of_what_their_parent_holds() {
+        let pages = 409_600 / (rustix::param::page_size() as u64 / 1024);
+        let stat = format!("1 (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9 0 {pages} 0\n");
+        let walk = |pss_kib: u64, own_kib: u64| {
+            format!(
+                "Rss: 409600 kB\nPss: {pss_kib} kB\nPss_Anon: {pss_kib} kB\nPrivate_Clean: 0 kB\n\
+                 Private_Dirty: {own_kib} kB\nAnonymous: 409600 kB\n"
+            )
+        };
+        let member = |pid: u32| Member {
+            pid,
+            stat: PidStat {
+                ppid: u32::from(pid > 1),
+                is_copy: pid > 1,
+                rss_pages: pages,
+                image: Some((1, 1)),
+                ..PidStat::default()
+            },
+            is_leaving: false,
+        };
+        let members: Vec<Member> = (1..=5).map(member).collect();
+        for parents_walk in [walk(409_600, 409_600), walk(81_920, 0)] {
+            let tree = tempfile::tempdir().unwrap();
+            let folder = |pid: u32| tree.path().join(format!("proc/{pid}"));
+            for pid in 1..=5 {
+                std::fs::create_dir_all(folder(pid)).unwrap();
+                std::fs::write(folder(pid).join("stat"), &stat).unwrap();
+                std::fs::write(folder(pid).join("smaps_rollup"), walk(81_920, 0)).unwrap();
+            }
+            let root = Root::recorded(tree.path()).unwrap();
+            let mut memory = Memory::default();
+            memory.look(&root, &members, 1);
+            std::fs::write(folder(1).join("smaps_rollup"), parents_walk).unwrap();
+            (2..=5).for_each(|pid| std::fs::remove_dir_all(folder(pid)).unwrap());
+            assert_eq!(memory.level().unwrap().memory_kib, 409_600);
+            memory.look(&root, &members, 20_000_000_000);
+            assert_eq!(memory.level().unwrap().memory_kib, 409_600);
+            assert_eq!(memory.take_peak_kib(), Some(409_600));
+        }
+    }
+
     #[test]
     fn a_copy_of_its_parent_has_its_parents_pages_and_mark() {
         let member = |is_copy| Member {
             pid: 2,
-            stat: crate::source::procfs::PidStat { ppid: 1, is_copy, ..Default::default() },
+            stat: PidStat { ppid: 1, is_copy, ..PidStat::default() },
             is_leaving: false,
         };
         let (before, parent) = ([held(1, 400, 400)], held(1, 400, 400));
