@@ -17,7 +17,7 @@ use crate::error::SourceError;
 use crate::root::Root;
 use crate::source::procfs::{PidStatus, parse_pid_stat, parse_pid_status, parse_smaps_rollup};
 use crate::tree::{Member, pid_path};
-use held::{Held, Walk, find, together_kib};
+use held::{Held, Walk, find, slack_kib, together_kib};
 
 /// A two-hundredth of the time may go into walks.
 const SHARE: i64 = 200;
@@ -175,13 +175,14 @@ impl Memory {
         parent.image.map(|_| parent.rss_pages.saturating_mul(self.page_kib))
     }
 
-    /// Walks take time, in which a copy may end or let go of pages, so that its parent is found to have them alone: what
-    /// RSS shows of that is counted at once.
+    /// Walks take time, in which a copy may end or let go of pages, so that its parent is found to have them alone, or
+    /// some of them: what RSS shows of that is counted at once, and shares do not add up then.
     fn count_copies_again(&mut self, root: &Root, now_ns: u64) {
         let walked = self.held.iter().filter(|held| held.walked_at_ns() == Some(now_ns));
         let mut walked: Vec<_> = walked.map(|held| held.image).collect();
         walked.sort_unstable();
         let may_share = |held: &&mut Held| held.is_copy && walked.binary_search(&held.image).is_ok();
+        let mut fell = Vec::new();
         for held in self.held.iter_mut().filter(may_share) {
             let text = root.read(pid_path(held.pid, "stat").as_str(), &mut self.buffer);
             let rss_pages = match text.map(parse_pid_stat) {
@@ -189,7 +190,14 @@ impl Memory {
                 Err(SourceError::Gone { .. } | SourceError::Unsupported { .. }) => 0,
                 Ok(Err(_)) | Err(_) => continue,
             };
-            held.counted_rss_kib = rss_pages.saturating_mul(self.page_kib);
+            let rss_kib = rss_pages.saturating_mul(self.page_kib);
+            if rss_kib.saturating_add(slack_kib(held.counted_rss_kib)) < held.counted_rss_kib {
+                fell.push(held.image);
+            }
+            held.counted_rss_kib = rss_kib;
+        }
+        for held in self.held.iter_mut().filter(|held| fell.contains(&held.image)) {
+            held.is_apart = true;
         }
     }
 
@@ -324,7 +332,7 @@ mod tests {
     }
 
     /// A parent and four copies share 400 MiB. All are alive when they are listed for the second look; by its end the
-    /// copies are gone, and the parent was walked before that or after it.
+    /// copies are gone, and the parent was walked before that, after it, or meanwhile.
     #[test]
     fn copies_that_end_while_pages_are_walked_change_nothing_of_what_their_parent_holds() {
         let pages = 409_600 / (rustix::param::page_size() as u64 / 1024);
@@ -347,7 +355,7 @@ mod tests {
             is_leaving: false,
         };
         let members: Vec<Member> = (1..=5).map(member).collect();
-        for parents_walk in [walk(409_600, 409_600), walk(81_920, 0)] {
+        for parents_walk in [walk(81_920, 0), walk(409_600, 409_600), walk(395_000, 380_400)] {
             let tree = tempfile::tempdir().unwrap();
             let folder = |pid: u32| tree.path().join(format!("proc/{pid}"));
             for pid in 1..=5 {

@@ -234,7 +234,7 @@ fn shares_add_up(family: &[&Held]) -> bool {
 }
 
 /// What moments between two walks may make of a difference.
-const fn slack_kib(kib: u64) -> u64 {
+pub(super) const fn slack_kib(kib: u64) -> u64 {
     kib / 20 + 1024
 }
 
