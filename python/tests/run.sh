@@ -13,9 +13,19 @@ mkdir -p "$venvs"
 wheels=$(mktemp -d)
 trap 'rm -r "$wheels"' EXIT
 built=
+# Where a Python is: on the path, or installed beside a shim that does not choose it.
+find_python() {
+    shim=$(command -v "$1") || return 0
+    for found in "$shim" "${shim%/*/*}"/versions/"${1#python}".*/bin/"$1"; do
+        if "$found" -c 'import venv' 2>/dev/null; then
+            echo "$found"
+            return
+        fi
+    done
+}
 for python in $pythons; do
-    # A shim may name a version that is not installed.
-    if ! command -v "$python" >/dev/null || ! "$python" -c 'import venv' 2>/dev/null; then
+    found=$(find_python "$python")
+    if [ -z "$found" ]; then
         if [ "$python" = python3.11 ]; then
             echo "error: python3.11 is needed for these tests" >&2
             exit 1
@@ -24,7 +34,7 @@ for python in $pythons; do
         continue
     fi
     venv=$venvs/$python
-    [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+    [ -x "$venv/bin/python" ] || "$found" -m venv "$venv"
     if [ -z "$built" ]; then
         "$venv/bin/python" -m pip wheel --quiet --no-deps --wheel-dir "$wheels" "$root"
         built=yes
