@@ -148,7 +148,7 @@ def test_a_fork_at_any_moment_of_the_discovery_leaves_the_child_able_to_discover
         finder = threading.Thread(target=get_cloud_info)
         finder.start()
         children = 0
-        while time.monotonic() < ending and children < 60:
+        while children < 6 or (time.monotonic() < ending and children < 60):
             pid = os.fork()
             if pid == 0:
                 signal.alarm(10)
@@ -162,4 +162,4 @@ def test_a_fork_at_any_moment_of_the_discovery_leaves_the_child_able_to_discover
         finder.join()
         print(children)
     """
-    assert sum(int(run_program(program)) for _ in range(5)) >= 20
+    assert all(int(run_program(program)) >= 6 for _ in range(5))
