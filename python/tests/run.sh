@@ -3,7 +3,8 @@
 #
 #   python/tests/run.sh [VENV_DIR] [PYTHON...]
 #
-# 3.11 must be there; others are tested as far as the machine has them. RESOURCE_TRACKER_PROFILE=dev builds faster.
+# 3.11 must be there; others are tested as far as the machine has them, side by side since their tests mostly wait.
+# RESOURCE_TRACKER_PROFILE=dev builds faster.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 venvs=${1:-$root/target/python}
@@ -12,7 +13,7 @@ pythons=${*:-python3.11 python3.9 python3.10 python3.12 python3.13}
 mkdir -p "$venvs"
 wheels=$(mktemp -d)
 trap 'rm -r "$wheels"' EXIT
-built=
+
 # Where a Python is: on the path, or installed beside a shim that does not choose it.
 find_python() {
     shim=$(command -v "$1") || return 0
@@ -23,6 +24,24 @@ find_python() {
         fi
     done
 }
+
+check_sources() {
+    "$1/bin/ruff" check "$root/python" "$root/build_backend"
+    "$1/bin/ruff" format --check "$root/python" "$root/build_backend"
+    "$1/bin/mypy" --strict "$root/python/resource_tracker"
+    (cd "$venvs" && "$1/bin/stubtest" --mypy-config-file "$root/pyproject.toml" resource_tracker)
+}
+
+# From elsewhere, so that the installed package is tested and not the source; what runs in the background ignores SIGINT,
+# which tests send.
+run_tests() {
+    venv=$1
+    shift
+    (cd "$venvs" && env --default-signal=INT,QUIT "$venv/bin/python" -m pytest --quiet "$@" "$root/python/tests")
+}
+
+built=
+others=
 for python in $pythons; do
     found=$(find_python "$python")
     if [ -z "$found" ]; then
@@ -43,15 +62,22 @@ for python in $pythons; do
     "$venv/bin/python" -m pip install --quiet pytest
     if [ "$python" = python3.11 ]; then
         "$venv/bin/python" -m pip install --quiet gevent ipython mypy pandas polars psutil pyarrow ruff
-        "$venv/bin/ruff" check "$root/python" "$root/build_backend"
-        "$venv/bin/ruff" format --check "$root/python" "$root/build_backend"
-        "$venv/bin/mypy" --strict "$root/python/resource_tracker"
-        (cd "$venvs" && "$venv/bin/stubtest" --mypy-config-file "$root/pyproject.toml" resource_tracker)
+        check_sources "$venv"
+        run_tests "$venv"
+    else
+        others="$others $python"
     fi
-    # From elsewhere, so that the installed package is tested and not the source. Accuracy is the system's Python's to
-    # show, whichever runs the tests: once is enough.
-    only=
-    [ "$python" = python3.11 ] || only="--ignore=$root/python/tests/test_accuracy.py"
-    # shellcheck disable=SC2086
-    (cd "$venvs" && "$venv/bin/python" -m pytest --quiet $only "$root/python/tests")
 done
+
+# Accuracy is the system's Python's to show, whichever runs the tests: once is enough.
+for python in $others; do
+    run_tests "$venvs/$python" --ignore="$root/python/tests/test_accuracy.py" >"$wheels/$python.out" 2>&1 &
+    echo $! >"$wheels/$python.pid"
+done
+failed=
+for python in $others; do
+    wait "$(cat "$wheels/$python.pid")" || failed="$failed $python"
+    echo "$python:"
+    cat "$wheels/$python.out"
+done
+[ -z "$failed" ] || { echo "error: tests failed on$failed" >&2; exit 1; }
