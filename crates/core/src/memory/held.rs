@@ -211,8 +211,10 @@ impl ByOwners {
         if !is_parent && !has_shared {
             return self.add(part_kib, part_kib, part_kib);
         }
-        let least_kib = all_kib.saturating_sub(with_strangers_kib).max(part_kib);
-        self.add(least_kib, all_kib, if strange_kib.is_some() { least_kib } else { all_kib });
+        let without_kib = |kib: u64| all_kib.saturating_sub(kib).max(part_kib);
+        // Of what it shares with one stranger, half is its own.
+        let likely_kib = if strange_kib.is_some() { without_kib(with_strangers_kib / 2) } else { all_kib };
+        self.add(without_kib(with_strangers_kib), all_kib, likely_kib);
     }
 
     const fn add(&mut self, least: u64, most: u64, likely: u64) {
@@ -318,7 +320,7 @@ mod tests {
         // Its own parent, who is no part of the job, has 20 MiB: the rest was shared with copies that are gone or not
         // seen yet.
         let first = Held { strange_kib: Some(20 * MIB), ..first };
-        assert_eq!(together_kib(&[first]), 885 * MIB);
+        assert_eq!(together_kib(&[first]), 895 * MIB);
         let family = [first, walked(2, pages(900, 300, 0))];
         assert_eq!(together_kib(&family), (880 + 2 * 5) * MIB, "walked while they came");
     }
