@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import run_on_small_disk, run_program
+from conftest import SMALL_DISK, run_program, run_with_mount
 from resource_tracker import ResourceTracker, _native
 
 
@@ -113,7 +113,7 @@ def test_rows_for_which_a_disk_has_no_room_are_not_lost() -> None:
         assert not [name for name in os.listdir("/dev/shm") + os.listdir("/tmp") if name.startswith(ours)]
         print(sorted(os.listdir(folder)))
     """
-    said, left = run_on_small_disk(program).splitlines()
+    said, left = run_with_mount(SMALL_DISK, program).splitlines()
     assert said.startswith("WARNING cannot write `") and "No space left" in said
     assert left == "['fill', 'resource-tracker']"
 

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import run_on_small_disk, run_program
+from conftest import ONE_TABLE, SMALL_DISK, run_program, run_with_mount
 from resource_tracker import ResourceTracker
 
 #: The sampling thread's name, as far as the kernel keeps it.
@@ -30,18 +31,8 @@ def _threads() -> set[str]:
     return found
 
 
-def _descriptors() -> dict[int, str]:
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
-        except FileNotFoundError:
-            pass
-    return found
-
-
 def test_garbage_collection_leaves_no_thread_no_process_and_no_file(scratch: Path) -> None:
-    descriptors = set(_descriptors())
+    descriptors = set(os.listdir("/proc/self/fd"))
     for method in (None, "spawn"):
         tracker = ResourceTracker(interval=0.05, method=method)
         tracker.wait_for_samples(1)
@@ -50,55 +41,55 @@ def test_garbage_collection_leaves_no_thread_no_process_and_no_file(scratch: Pat
         gc.collect()
         assert SAMPLER not in _threads()
         assert list(scratch.iterdir()) == []
-        assert set(_descriptors()) <= descriptors | {0}
+        assert set(os.listdir("/proc/self/fd")) <= descriptors | {"0"}
     data = Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker"
     assert [path.name for path in data.iterdir()] == []
 
 
-def test_a_host_has_few_descriptors_of_ours_and_none_is_inherited() -> None:
-    stop = threading.Event()
-    threads = [threading.Thread(target=stop.wait) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    before = set(_descriptors())
-    tracker = ResourceTracker(interval=0.05)
-    tracker.wait_for_samples(1)
-    most = 0
-    inheritable: list[str] = []
-    for _ in range(50):
-        ours = {number: link for number, link in _descriptors().items() if number not in before}
-        most = max(most, len(ours))
-        inheritable += [link for number, link in ours.items() if "perf_event" in link and os.get_inheritable(number)]
-        time.sleep(0.002)
+#: Looks at its own descriptors while trackers run; says how many there are of ours at the most, by which counter.
+DESCRIPTORS = """
+import os, sys, threading, time
+from resource_tracker import ResourceTracker
+
+def descriptors():
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found[int(number)] = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            pass
+    return found
+
+stop = threading.Event()
+for _ in range(int(sys.argv[1])):
+    threading.Thread(target=stop.wait).start()
+before = set(descriptors())
+trackers = [ResourceTracker(interval=0.05, discover_cloud=False) for _ in range(int(sys.argv[2]))]
+trackers[0].wait_for_samples(1)
+most = 0
+for _ in range(50):
+    # The one that lists them is there while it lists.
+    ours = {number: link for number, link in descriptors().items() if number not in before and "/fd" not in link}
+    most = max(most, len(ours))
+    assert not any("perf_event" in link and os.get_inheritable(number) for number, link in ours.items())
+    time.sleep(0.002)
+for tracker in trackers:
     tracker.stop()
-    stop.set()
-    # Other packages in this process have threads of their own.
-    assert tracker._session.cpu_source in ("perf", "perf in part")
-    assert 8 < most <= 16
-    assert inheritable == []
+stop.set()
+print(most, trackers[0]._session.cpu_source)
+"""
 
 
-def test_many_threads_are_followed_without_a_counter_each() -> None:
-    stop = threading.Event()
-    threads = [threading.Thread(target=stop.wait) for _ in range(40)]
-    for thread in threads:
-        thread.start()
-    before = len(_descriptors())
-    with ResourceTracker(interval=0.05) as tracker:
-        tracker.wait_for_samples(1)
-        assert len(_descriptors()) - before <= 16
-    stop.set()
-    assert tracker._session.cpu_source == "perf in part"
+@pytest.mark.parametrize("threads, trackers", [(8, 1), (40, 1), (0, 30)])
+def test_no_descriptor_of_ours_is_among_its_hosts(threads: int, trackers: int) -> None:
+    assert run_program(DESCRIPTORS, str(threads), str(trackers)) == "0 perf\n"
 
 
-def test_many_trackers_have_no_more_descriptors_than_one() -> None:
-    before = len(_descriptors())
-    trackers = [ResourceTracker(interval=10, discover_cloud=False) for _ in range(30)]
-    try:
-        assert len(_descriptors()) - before <= 16
-    finally:
-        for tracker in trackers:
-            tracker.stop()
+@pytest.mark.parametrize("threads, trackers, source", [(8, 1, "perf"), (40, 1, "perf in part"), (0, 30, "perf")])
+def test_where_threads_have_one_table_few_descriptors_in_it_are_ours(threads: int, trackers: int, source: str) -> None:
+    most, found = run_program(DESCRIPTORS, str(threads), str(trackers), head=ONE_TABLE).split(" ", 1)
+    assert min(threads, 8) < int(most) <= 16
+    assert found == f"{source}\n"
 
 
 def test_a_host_without_a_free_descriptor_is_measured_as_it_is() -> None:
@@ -135,14 +126,13 @@ def test_a_host_without_a_free_descriptor_is_measured_as_it_is() -> None:
     assert float(beyond) < 0.1 and (state, has_all) == ("stopped", "True") and float(memory) < 100
 
 
-def test_closed_and_reused_descriptors_are_never_read_or_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("head", ["", ONE_TABLE])
+def test_closed_and_reused_descriptors_are_never_read_or_written(tmp_path: Path, head: str) -> None:
     program = """
         import os, sys, time
         from resource_tracker import ResourceTracker
         tracker = ResourceTracker(interval=0.01)
         tracker.wait_for_samples(3)
-        ours = [fd for fd in range(3, 64) if os.path.exists(f"/proc/self/fd/{fd}")]
-        assert ours, "no descriptor of ours to close"
         os.closerange(3, 4096)
         # Every number that was ours is the host's now: files, an eventfd and a pipe that a stray read would empty.
         files = [os.open(f"{sys.argv[1]}/{n}", os.O_RDWR | os.O_CREAT) for n in range(8)]
@@ -164,7 +154,33 @@ def test_closed_and_reused_descriptors_are_never_read_or_written(tmp_path: Path)
         assert os.read(reader, 64) == b"x" * 64
         print("whole")
     """
-    assert run_program(program, str(tmp_path)) == "whole\n"
+    assert run_program(program, str(tmp_path), head=head) == "whole\n"
+
+
+def test_looking_for_the_cloud_opens_and_closes_nothing_of_the_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = """
+        import os, sys, time
+        from resource_tracker import ResourceTracker
+        tracker = ResourceTracker(interval=0.05)
+        time.sleep(0.2)
+        assert tracker.cloud_info is None, "nobody is waited for any more"
+        paths = [f"/proc/self/fd/{fd}" for fd in range(3, 64)]
+        assert not any("socket" in os.readlink(path) for path in paths if os.path.lexists(path))
+        os.closerange(3, 4096)
+        files = [os.open(f"{sys.argv[1]}/{n}", os.O_RDWR | os.O_CREAT) for n in range(40)]
+        while tracker.cloud_info is None:
+            time.sleep(0.05)
+        tracker.stop()
+        assert all(os.write(fd, b"x") == 1 for fd in files)
+        print(tracker.cloud_info["discovery_time"] > 0.5)
+    """
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        monkeypatch.delenv("RESOURCE_TRACKER_OFFLINE")
+        monkeypatch.setenv("RESOURCE_TRACKER_METADATA_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        # A machine whose firmware says nothing.
+        assert run_with_mount("-t tmpfs none /sys", program, str(tmp_path)) == "True\n"
 
 
 def test_many_threads_may_use_one_tracker() -> None:
@@ -462,7 +478,7 @@ def test_a_full_temporary_folder_is_passed_over() -> None:
             tracker.wait_for_samples(3)
         print(len(tracker.process_metrics) == tracker.n_samples, os.listdir(folder))
     """
-    assert run_on_small_disk(program) == "True ['fill']\n"
+    assert run_with_mount(SMALL_DISK, program) == "True ['fill']\n"
 
 
 def test_a_host_that_can_write_nothing_has_statistics_and_no_file_of_ours(scratch: Path) -> None:

@@ -21,7 +21,7 @@ mod vendor;
 
 pub use machine::Machine;
 
-use crate::sys::Handover;
+use crate::sys::{self, Handover};
 use dmi::Dmi;
 use http::Client;
 use serde::Serialize;
@@ -242,6 +242,8 @@ pub fn discover_in_background(offline: bool) {
         return;
     }
     let work = move || {
+        // A host may close any of its own meanwhile, and give their numbers to files that are not ours to close.
+        let _ = sys::leave_descriptors();
         knowledge.found.set(Discovery { offline, ..Discovery::from_env() }.run());
         knowledge.asking_pid.store(0, Ordering::Release);
     };

@@ -48,3 +48,9 @@ pub const fn wait_for_bell(bell: &Bell, _watched: Option<&Watch>, _timeout: Dura
 
 /// Gives back pages of code; here the system sees to it.
 pub const fn release_start_up_code() {}
+
+/// Threads have one table of descriptors together.
+#[must_use]
+pub const fn leave_descriptors() -> bool {
+    false
+}

@@ -6,7 +6,7 @@ use std::mem::{self, ManuallyDrop};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A process, and how many counters are open in it; a fork leaves its child with none of its own.
+/// A process, and how many counters are among its own descriptors; a fork leaves its child with none of its own.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 
 fn open_in_this_process(entry: u64) -> u64 {
@@ -36,6 +36,7 @@ pub enum Follow {
 pub struct TaskClock {
     fd: ManuallyDrop<OwnedFd>,
     id: Option<u64>,
+    is_in_host: bool,
 }
 
 impl TaskClock {
@@ -45,13 +46,23 @@ impl TaskClock {
     /// What the kernel says: `EACCES` where `perf_event_paranoid` or a container forbids it.
     pub fn open(follow: Follow) -> io::Result<Self> {
         let fd = open_task_clock(follow)?;
-        change_open(|open| open + 1);
-        Ok(Self { id: perf_event_id(fd.as_fd()), fd: ManuallyDrop::new(fd) })
+        Ok(Self { id: perf_event_id(fd.as_fd()), fd: ManuallyDrop::new(fd), is_in_host: false })
     }
 
-    /// How many are open in this process.
+    /// The same among the descriptors of a host, which has us count how many they are.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn open_in_host(follow: Follow) -> io::Result<Self> {
+        let mut counter = Self::open(follow)?;
+        counter.is_in_host = true;
+        change_open(|open| open + 1);
+        Ok(counter)
+    }
+
+    /// How many are open among the descriptors of this process.
     #[must_use]
-    pub fn open_count() -> usize {
+    pub fn open_in_host_count() -> usize {
         usize::try_from(open_in_this_process(OPEN.load(Ordering::Relaxed))).unwrap_or(usize::MAX)
     }
 
@@ -73,7 +84,9 @@ impl TaskClock {
 
 impl Drop for TaskClock {
     fn drop(&mut self) {
-        change_open(|open| open.saturating_sub(1));
+        if self.is_in_host {
+            change_open(|open| open.saturating_sub(1));
+        }
         if self.is_ours() {
             // SAFETY: dropped here and nowhere else, and not used after.
             unsafe { ManuallyDrop::drop(&mut self.fd) };
