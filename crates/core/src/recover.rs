@@ -4,13 +4,12 @@
 //! Not here: what a journal holds (`journal`), how a run is kept (`history`).
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Map;
 
-use crate::history::{self, Entry, History, HistoryError};
+use crate::history::{Entry, History, HistoryError};
 use crate::journal::{Reader, notes_path};
 use crate::metric::Metric;
 use crate::record::Rows;
@@ -99,25 +98,6 @@ pub fn temporary_name(pid: u32, id: &str) -> String {
 fn temporary_id(name: &str) -> Option<&str> {
     let (_, id) = name.strip_prefix(TEMPORARY_PREFIX)?.strip_suffix(TEMPORARY_SUFFIX)?.split_once('-')?;
     (id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
-}
-
-/// Looks, beside the host program and once a process, for what others left in the history and in the folder for
-/// temporary files.
-pub(crate) fn recover_in_background(temporary: PathBuf) {
-    static DONE_BY_PID: AtomicU32 = AtomicU32::new(0);
-    let own = std::process::id();
-    if DONE_BY_PID.swap(own, Ordering::Relaxed) == own {
-        return;
-    }
-    let Some(directory) = history::default_directory(|name| std::env::var_os(name)) else { return };
-    let work = move || {
-        let history = History::at(directory);
-        // What cannot be kept now can be the next time.
-        let _ = recover_temporary(&history, &temporary);
-        let _ = recover(&history);
-    };
-    // Nobody waits for it, and a host that can have no more threads does without.
-    let _ = std::thread::Builder::new().name("rt-recover".into()).stack_size(512 << 10).spawn(work);
 }
 
 /// No row for an hour, and for longer than rows take to come.

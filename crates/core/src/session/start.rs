@@ -14,7 +14,7 @@ use crate::history::History;
 use crate::paths;
 use crate::record::{self, Rows};
 use crate::recording::Run;
-use crate::recover::{recover_in_background, temporary_name};
+use crate::recover::temporary_name;
 use crate::sampler::{Sink, Target};
 use crate::snapshot::Moment;
 use crate::summary::Summary;
@@ -57,13 +57,12 @@ impl Session {
             Some(Err(error)) => return Err(error.into()),
             None => self.start_thread()?,
         }
-        // A signal for the host goes to a thread of the host.
-        let mask = SignalSet::every().block();
         if self.plan.discover_cloud {
+            // A signal for the host goes to a thread of the host.
+            let mask = SignalSet::every().block();
             cloud::discover_in_background(false);
+            mask.restore();
         }
-        recover_in_background(std::env::temp_dir());
-        mask.restore();
         Ok(())
     }
 
