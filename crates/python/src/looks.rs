@@ -1,6 +1,6 @@
 //! Single looks at a process or the machine, and rows by hand.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -14,18 +14,19 @@ use resource_tracker::root::Root;
 use resource_tracker::sampler::Target;
 use resource_tracker::session::SessionError;
 use resource_tracker::source::sysinfo;
+use resource_tracker::sys::Handover;
 use resource_tracker::tracker::TrackerError;
 
 use crate::error;
 
 /// A guest's root holds nothing open, so that one serves for all looks.
 fn host() -> PyResult<&'static Root> {
-    static HOST: OnceLock<Root> = OnceLock::new();
+    static HOST: Handover<Root> = Handover::empty();
     if let Some(root) = HOST.get() {
         return Ok(root);
     }
     let root = Root::host_as_guest().map_err(|error| PyRuntimeError::new_err(error::text(&error)))?;
-    Ok(HOST.get_or_init(|| root))
+    Ok(HOST.get_or_make(|| root))
 }
 
 /// The backend of that name, or the one that the environment names.

@@ -31,8 +31,8 @@
 
 use super::bytes::Bytes;
 use super::error::{CatalogError, DecodeError};
+use crate::sys::Handover;
 use std::io::Read as _;
-use std::sync::OnceLock;
 
 /// First bytes of the file; the digits are the version of the layout.
 pub const MAGIC: &[u8; 8] = b"RTCAT001";
@@ -190,9 +190,9 @@ impl Prices {
 /// # Errors
 /// When the file that was built in is damaged.
 pub fn embedded() -> Result<&'static Embedded<'static>, CatalogError> {
-    static DECODED: OnceLock<Result<Embedded<'static>, DecodeError>> = OnceLock::new();
+    static DECODED: Handover<Result<Embedded<'static>, DecodeError>> = Handover::empty();
     DECODED
-        .get_or_init(|| decode(BYTES))
+        .get_or_make(|| decode(BYTES))
         .as_ref()
         .map_err(|source| CatalogError::Embedded { source: source.clone() })
 }
@@ -202,10 +202,10 @@ pub fn embedded() -> Result<&'static Embedded<'static>, CatalogError> {
 /// # Errors
 /// When the file that was built in is damaged.
 pub fn prices() -> Result<&'static Prices, CatalogError> {
-    static DECODED: OnceLock<Result<Prices, DecodeError>> = OnceLock::new();
+    static DECODED: Handover<Result<Prices, DecodeError>> = Handover::empty();
     let catalogue = embedded()?;
     DECODED
-        .get_or_init(|| catalogue.decode_prices())
+        .get_or_make(|| catalogue.decode_prices())
         .as_ref()
         .map_err(|source| CatalogError::Embedded { source: source.clone() })
 }

@@ -24,14 +24,21 @@ impl<T: Send + Sync + 'static> Handover<T> {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
+    /// What was handed over, or else what is made now. Two who come at once both make it, and have the first one's.
+    pub fn get_or_make(&self, make: impl FnOnce() -> T) -> &'static T {
+        self.get().unwrap_or_else(|| {
+            let made = Box::into_raw(Box::new(make()));
+            let first =
+                self.0.compare_exchange(std::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
+            // SAFETY: either is a leaked box that nobody frees or changes. One who comes second by a hair leaves his
+            // behind, once.
+            unsafe { &*first.map_or_else(|first| first, |_| made) }
+        })
+    }
+
     /// Hands a value over, unless one is there.
     pub fn set(&self, value: T) {
-        if self.get().is_some() {
-            return;
-        }
-        let value = Box::leak(Box::new(value));
-        // One who comes second by a hair leaves a few bytes behind, once.
-        let _ = self.0.compare_exchange(std::ptr::null_mut(), value, Ordering::AcqRel, Ordering::Relaxed);
+        self.get_or_make(|| value);
     }
 }
 
@@ -52,7 +59,19 @@ mod tests {
             }
         });
         let first = CELL.get();
+        assert_eq!(Some(CELL.get_or_make(|| unreachable!())), first);
         CELL.set("late".to_owned());
         assert_eq!((CELL.get(), first.is_some()), (first, true));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_value_that_another_one_makes() {
+        static CELL: Handover<u32> = Handover::empty();
+        let made = CELL.get_or_make(|| {
+            // As in a forked child, which has no copy of the thread that was making it.
+            std::thread::spawn(|| assert_eq!(*CELL.get_or_make(|| 2), 2)).join().unwrap();
+            1
+        });
+        assert_eq!(*made, 2, "the first");
     }
 }
