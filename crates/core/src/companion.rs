@@ -15,6 +15,7 @@ mod server;
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -317,17 +318,19 @@ fn is_alive(pid: u32, start_ticks: Option<u64>) -> bool {
 
 /// Starts the program, lets it leave us, and hears what it has to say.
 fn converse(program: &Path, orders: &Orders) -> io::Result<Answer> {
+    // No pipe: whoever writes into one that nobody reads any more may be killed for it.
+    let (mut go, theirs) = UnixStream::pair()?;
     let mut child = Command::new(program)
         .arg(COMMAND)
         .arg(serde_json::to_string(orders)?)
-        .stdin(Stdio::piped())
+        .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
-    let (go, said) = (child.stdin.take(), child.stdout.take());
+    let said = child.stdout.take();
     // Only this child, and it ends at once. A host that ignores SIGCHLD has had it waited for by the kernel.
     let _ = child.wait();
-    let (Some(mut go), Some(said)) = (go, said) else { return Err(io::ErrorKind::BrokenPipe.into()) };
+    let Some(said) = said else { return Err(io::ErrorKind::BrokenPipe.into()) };
     // From here on none of its time can come back to us: the baseline may be read.
     let _ = go.write_all(b"\n");
     let line = read_line(OwnedFd::from(said))?;

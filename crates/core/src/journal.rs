@@ -9,7 +9,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::iter;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -84,8 +86,35 @@ pub struct Journal {
     path: PathBuf,
     handle: Handle,
     length: u64,
-    /// Records that are not in the file yet.
-    waiting: Vec<u8>,
+    waiting: Waiting,
+}
+
+/// Records that are not in the file yet, known to whoever reads it beside the writer.
+#[derive(Clone, Debug, Default)]
+pub struct Waiting(Arc<Mutex<Vec<u8>>>);
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives `read`, which reads the file, the rows that come after it. Where there are any, nobody writes meanwhile.
+    pub fn after<T>(&self, read: impl FnOnce(&[Row]) -> T) -> T {
+        let waiting = self.lock();
+        if waiting.is_empty() {
+            drop(waiting);
+            return read(&[]);
+        }
+        let mut records = waiting.as_slice();
+        let rows = iter::from_fn(|| {
+            let length = usize::from(u16::from_le_bytes(*records.first_chunk()?));
+            let (record, rest) = records.split_at_checked(2 + length + 4)?;
+            records = rest;
+            let known = |metrics: &[Metric]| metrics.iter().copied().map(Some).collect::<Vec<_>>();
+            decode(record, &known(Metric::ONCE), &known(Metric::PER_GPU))
+        });
+        read(&rows.collect::<Vec<_>>())
+    }
 }
 
 /// So much may wait for a disk that is full: some hours of rows.
@@ -116,7 +145,7 @@ impl Journal {
             path: path.to_owned(),
             handle,
             length: head.len() as u64,
-            waiting: Vec::with_capacity(512),
+            waiting: Waiting(Arc::new(Mutex::new(Vec::with_capacity(512)))),
         })
     }
 
@@ -126,22 +155,32 @@ impl Journal {
         &self.path
     }
 
+    /// What is not in it yet.
+    #[must_use]
+    pub fn waiting(&self) -> Waiting {
+        self.waiting.clone()
+    }
+
     /// Appends a row in one write, with those that are still waiting.
     ///
     /// # Errors
     /// What the file system says (a full disk, say); the file then still ends with a whole row, and this one waits for
     /// the next.
     pub fn append(&mut self, row: &Row) -> io::Result<()> {
-        let before = self.waiting.len();
-        encode(row, &mut self.waiting);
-        let written = self.write();
-        if written.is_err() && self.waiting.len() > MOST_WAITING_BYTES {
-            self.waiting.truncate(before);
+        let waiting = self.waiting.clone();
+        let mut records = waiting.lock();
+        let before = records.len();
+        encode(row, &mut records);
+        let written = self.write(&records);
+        if written.is_ok() {
+            records.clear();
+        } else if records.len() > MOST_WAITING_BYTES {
+            records.truncate(before);
         }
         written
     }
 
-    fn write(&mut self) -> io::Result<()> {
+    fn write(&mut self, records: &[u8]) -> io::Result<()> {
         let mut opened;
         let file = match &mut self.handle {
             Handle::Open(file) => file,
@@ -150,13 +189,12 @@ impl Journal {
                 &mut opened
             }
         };
-        if let Err(error) = file.write_all(&self.waiting) {
+        if let Err(error) = file.write_all(records) {
             // Part of a record would hide all that follow it.
             file.set_len(self.length)?;
             return Err(error);
         }
-        self.length += self.waiting.len() as u64;
-        self.waiting.clear();
+        self.length += records.len() as u64;
         Ok(())
     }
 }
@@ -302,27 +340,33 @@ impl Reader {
         self.record.extend_from_slice(&length);
         self.record.resize(2 + body + 4, 0);
         self.file.read_exact(self.record.get_mut(2..)?).ok()?;
-        let (content, checksum) = self.record.split_last_chunk::<4>()?;
-        if crc32fast::hash(content) != u32::from_le_bytes(*checksum) {
-            return None;
-        }
-        let mut row = Row::default();
-        let mut rest = take(content.get(2..)?, &self.columns, |metric, value| row.set(metric, Some(value)))?;
-        while !rest.is_empty() {
-            if row.gpus.len() == MOST_GPUS {
-                return None;
-            }
-            let mut cells = GpuCells::default();
-            rest = take(rest, &self.gpu_columns, |metric, value| {
-                if let Some(cell) = metric.place_of_gpu().and_then(|place| cells.get_mut(place)) {
-                    *cell = Some(value);
-                }
-            })?;
-            row.gpus.push(cells);
-        }
+        let row = decode(&self.record, &self.columns, &self.gpu_columns)?;
         self.offset += self.record.len() as u64;
         Some(row)
     }
+}
+
+/// The row of a whole record; `None` where it is damaged.
+fn decode(record: &[u8], columns: &[Option<Metric>], gpu_columns: &[Option<Metric>]) -> Option<Row> {
+    let (content, checksum) = record.split_last_chunk::<4>()?;
+    if crc32fast::hash(content) != u32::from_le_bytes(*checksum) {
+        return None;
+    }
+    let mut row = Row::default();
+    let mut rest = take(content.get(2..)?, columns, |metric, value| row.set(metric, Some(value)))?;
+    while !rest.is_empty() {
+        if row.gpus.len() == MOST_GPUS {
+            return None;
+        }
+        let mut cells = GpuCells::default();
+        rest = take(rest, gpu_columns, |metric, value| {
+            if let Some(cell) = metric.place_of_gpu().and_then(|place| cells.get_mut(place)) {
+                *cell = Some(value);
+            }
+        })?;
+        row.gpus.push(cells);
+    }
+    Some(row)
 }
 
 impl Iterator for Reader {
@@ -389,19 +433,21 @@ mod tests {
         journal.append(&rows[0]).unwrap();
         std::fs::rename(&path, &away).unwrap();
         assert!(journal.append(&rows[1]).is_err() && journal.append(&rows[2]).is_err());
+        journal.waiting().after(|waiting| assert_eq!(waiting, &rows[1..3]));
         std::fs::rename(&away, &path).unwrap();
         journal.append(&rows[3]).unwrap();
+        journal.waiting().after(|waiting| assert_eq!(waiting, &[]));
         journal.append(&rows[4]).unwrap();
         assert_eq!(Reader::open(&path).unwrap().collect::<Vec<_>>(), rows);
 
         std::fs::rename(&path, &away).unwrap();
-        while journal.waiting.len() + 1024 < MOST_WAITING_BYTES {
+        while journal.waiting.lock().len() + 1024 < MOST_WAITING_BYTES {
             journal.append(&rows[4]).unwrap_err();
         }
         for _ in 0..1_000 {
             journal.append(&rows[4]).unwrap_err();
         }
-        assert!(journal.waiting.len() <= MOST_WAITING_BYTES);
+        assert!(journal.waiting.lock().len() <= MOST_WAITING_BYTES);
     }
 
     #[test]

@@ -4,25 +4,22 @@
 //! recording in the history.
 
 use std::io::{self, Read as _, Write as _};
-use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Answer, CompanionError, LastWords, Orders, is_alive};
 use crate::config::{Backend, Config, Interval};
 use crate::error::with_causes;
 use crate::history::{self, Entry, History};
-use crate::metric::Row;
 use crate::record::{self, Rows};
 use crate::recording::{Run, Status};
 use crate::root::Root;
-use crate::sampler::{Sink, Target};
+use crate::sampler::Target;
 use crate::snapshot::Moment;
 use crate::source::process_start;
 use crate::sys::{self, Ending, Watch};
 use crate::tracker::{State, Tracker, TrackerError};
-use crate::wrap::{Signals, command_of, wait_for_stop};
+use crate::wrap::{Beside, Signals, command_of, wait_for_stop};
 
 /// The companion itself: returns when it has nothing left to do.
 ///
@@ -46,7 +43,7 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
         backend: Backend::from_name(&orders.backend)?,
         ..Config::default()
     };
-    let Started { mut tracker, rows, waiting, run, signals } = start(&orders, config).map_err(give_up)?;
+    let Started { mut tracker, rows, run, signals } = start(&orders, config).map_err(give_up)?;
     let answered = answer(&Answer {
         pid: std::process::id(),
         start_ticks: process_start(std::process::id()),
@@ -62,10 +59,11 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
     leave_everything();
     // Who records only the machine has no other end to wait for than its host's.
     let watched = host.as_ref().filter(|_| !orders.track_processes);
-    wait_for_stop(&signals, &mut tracker, watched, &mut ());
+    let mut served = Served { pid: orders.host, start_ticks: host_start };
+    wait_for_stop(&signals, &mut tracker, watched, &mut served);
     if is_alive(orders.host, host_start) {
         // The journal is the host's. Where these can be written nowhere, it will think that we were killed.
-        let words = LastWords { notes: tracker.notes(), gpus: tracker.gpus(), rest: waiting.take() };
+        let words = LastWords { notes: tracker.notes(), gpus: tracker.gpus(), rest: rows.waiting() };
         let _ = orders.words.iter().find(|path| words.write(path).is_ok());
         let _ = rows.keep();
     } else {
@@ -89,51 +87,21 @@ fn give_up(error: CompanionError) -> CompanionError {
     error
 }
 
-/// So many rows may wait for room: some hours of them.
-const MOST_WAITING_ROWS: usize = 8192;
-
-/// Rows that are not in the journal yet.
-#[derive(Clone, Debug, Default)]
-struct Waiting(Arc<Mutex<Vec<Row>>>);
-
-impl Waiting {
-    fn take(&self) -> Vec<Row> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// `is_written` is also for those before it.
-    fn see(&self, row: &Row, is_written: bool) {
-        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_written {
-            rows.clear();
-        } else if rows.len() < MOST_WAITING_ROWS {
-            rows.push(row.clone());
-        }
-    }
+/// Whom we serve. Others may send signals to all processes around it, which it may survive.
+struct Served {
+    pid: u32,
+    start_ticks: Option<u64>,
 }
 
-/// The journal, and what it has no room for.
-struct Watched {
-    journal: Box<dyn Sink>,
-    waiting: Waiting,
-}
-
-impl Sink for Watched {
-    fn take(&mut self, row: &Row) -> io::Result<ControlFlow<()>> {
-        let taken = self.journal.take(row);
-        self.waiting.see(row, taken.is_ok());
-        taken
-    }
-
-    fn name(&self) -> String {
-        self.journal.name()
+impl Beside for Served {
+    fn obeys(&self, sender_pid: u32) -> bool {
+        sender_pid == self.pid || !is_alive(self.pid, self.start_ticks)
     }
 }
 
 struct Started {
     tracker: Tracker,
     rows: Rows,
-    waiting: Waiting,
     run: Run,
     signals: Signals,
 }
@@ -151,15 +119,13 @@ fn start(orders: &Orders, config: Config) -> Result<Started, CompanionError> {
     let (rows, journal) = Rows::start(&orders.journal, &Rows::about(&head.metadata, &run), false)
         .map_err(|error| failed(format!("cannot write `{}`: {error}", orders.journal.display())))?;
     let target = if orders.track_processes { Target::Running(orders.pid) } else { Target::None };
-    let waiting = Waiting::default();
-    let sink = Watched { journal, waiting: waiting.clone() };
-    let tracker = Tracker::start(config, target, vec![Box::new(sink)]).map_err(|error| {
+    let tracker = Tracker::start(config, target, vec![journal]).map_err(|error| {
         let why = with_causes(&error);
         // One that is there could have been followed.
         let is_missing = matches!(error, TrackerError::Target { pid, .. } if process_start(pid).is_none());
         if is_missing { CompanionError::Refused { why } } else { failed(why) }
     })?;
-    Ok(Started { tracker, rows, waiting, run, signals })
+    Ok(Started { tracker, rows, run, signals })
 }
 
 /// Holds nothing more of the host's that could outlive it: its folder, its terminal, the pipes that we spoke through.
@@ -220,25 +186,4 @@ fn how_it_ended(pid: u32, pidfd: Option<&Watch>) -> Option<Ending> {
         std::thread::sleep(Duration::from_millis(2));
     }
     None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_wait_until_one_is_written() {
-        let waiting = Waiting::default();
-        let row = Row::default();
-        for is_written in [true, false, false] {
-            waiting.see(&row, is_written);
-        }
-        assert_eq!(waiting.0.lock().unwrap().len(), 2);
-        waiting.see(&row, true);
-        assert_eq!(waiting.take(), []);
-        for _ in 0..=MOST_WAITING_ROWS {
-            waiting.see(&row, false);
-        }
-        assert_eq!(waiting.take().len(), MOST_WAITING_ROWS);
-    }
 }

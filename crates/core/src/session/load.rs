@@ -3,6 +3,7 @@
 //! In:  a [`Recording`], or a journal's path. Out: a [`Session`] that only tells.
 //! Not here: how a recording is read (`recording`).
 
+use std::io;
 use std::path::Path;
 
 use super::{Life, Plan, Session};
@@ -52,7 +53,8 @@ impl Session {
     pub fn from_journal(plan: &Plan, journal: &Path, start_time: f64) -> Self {
         let head = record::head(&plan.config, plan.pid, start_time, Run::default());
         let mut recording = Recording::new(head);
-        read_rows(journal, |row| recording.push(row));
+        // A file that is gone has no rows.
+        Reader::open(journal).into_iter().flatten().for_each(|row| recording.push(&row));
         let session = Self::from_recording(recording);
         Self { plan: plan.clone(), ..session }
     }
@@ -61,26 +63,21 @@ impl Session {
 impl Session {
     /// All rows so far that can be read.
     pub(super) fn each_row(&self, mut take: impl FnMut(&Row)) {
-        if let Some(path) = self.journal() {
-            read_rows(path, &mut take);
-            self.rest().iter().for_each(take);
-        }
+        // A file that cannot be read on gives no more.
+        let _ = self.replay(&mut |row| {
+            take(row);
+            Ok(())
+        });
     }
 
-    /// Rows for which there was no room in the file.
-    pub(super) fn rest(&self) -> &[Row] {
+    /// The same, from the first on for every table that is written.
+    pub(super) fn replay(&self, take: &mut dyn FnMut(&Row) -> io::Result<()>) -> io::Result<()> {
+        let Some(rows) = self.kept_rows() else { return Ok(()) };
+        rows.replay(take)?;
         match &self.life {
-            Life::Companion { companion, rows: Some(_), .. } => &companion.words.rest,
-            _ => &[],
-        }
-    }
-}
-
-/// Rows that can be read; a file that is gone has none.
-fn read_rows(path: &Path, mut take: impl FnMut(&Row)) {
-    if let Ok(mut reader) = Reader::open(path) {
-        while let Some(row) = reader.next_row() {
-            take(&row);
+            // There was no room for them in the file.
+            Life::Companion { companion, .. } => companion.words.rest.iter().try_for_each(take),
+            _ => Ok(()),
         }
     }
 }

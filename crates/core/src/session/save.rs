@@ -79,20 +79,12 @@ impl Session {
             return recording.write(out);
         }
         let mut head = self.head();
-        let mut reader = match self.kept_rows().map(Rows::reader) {
-            Some(Ok(reader)) => Some(reader),
-            Some(Err(error)) => {
-                // Whoever removed the file took the rows; what else is known is kept.
-                let note = format!("the rows are lost: {}", with_causes(&error));
-                head.run.get_or_insert_default().notes.push(note);
-                None
-            }
-            None => None,
-        };
-        write_snapshot(out, &head, &mut |take| {
-            reader.as_mut().map_or(Ok(()), |reader| reader.replay(take))?;
-            self.rest().iter().try_for_each(take)
-        })
+        if let Some(Err(error)) = self.kept_rows().map(Rows::reader) {
+            // Whoever removed the file took the rows; what else is known is kept.
+            let note = format!("the rows are lost: {}", with_causes(&error));
+            head.run.get_or_insert_default().notes.push(note);
+        }
+        write_snapshot(out, &head, &mut |take| self.replay(take))
     }
 
     /// The whole recording in memory, as of now.

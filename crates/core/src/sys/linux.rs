@@ -99,6 +99,8 @@ pub struct Arrived {
     pub signal: i32,
     /// It went to the whole process group: the kernel sent it (a key on the terminal), or we did ourselves.
     pub to_group: bool,
+    /// Who sent it.
+    pub sender_pid: u32,
 }
 
 /// The next signal that has arrived, if any.
@@ -115,7 +117,7 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     let info = unsafe { info.assume_init() };
     let is_own = info.ssi_code == libc::SI_USER && info.ssi_pid == std::process::id();
     let to_group = is_own || info.ssi_code == libc::SI_KERNEL;
-    Some(Arrived { signal: info.ssi_signo.cast_signed(), to_group })
+    Some(Arrived { signal: info.ssi_signo.cast_signed(), to_group, sender_pid: info.ssi_pid })
 }
 
 /// A bell that can be waited for by its descriptor, beside others.

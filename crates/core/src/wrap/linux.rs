@@ -187,7 +187,7 @@ pub(crate) fn wait_for_stop(
         while let Some(arrived) = sys::next_signal(signals.as_fd()) {
             match arrived.signal {
                 libc::SIGTSTP => stop_here(beside),
-                signal if is_stop(signal) => return tracker.stop(),
+                signal if is_stop(signal) && beside.obeys(arrived.sender_pid) => return tracker.stop(),
                 _ => {}
             }
         }

@@ -130,6 +130,10 @@ pub trait Beside {
     fn stopping(&mut self) {}
     /// We go on.
     fn continued(&mut self) {}
+    /// Whether a process may end a recording by a signal.
+    fn obeys(&self, _sender_pid: u32) -> bool {
+        true
+    }
 }
 
 impl Beside for () {}
