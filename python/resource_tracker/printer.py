@@ -33,14 +33,15 @@ class _Printer:
         self.cycle = 0
         self.start_time = time.time() if start_time is None else start_time
         self._children = children
-        self._meter = self._baseline()
+        self._meter: Optional[_native.Meter] = None
+        try:
+            self._meter = _native.Meter(self._pid, self._children, self.interval)
+        except ProcessLookupError:
+            self.status = "exited"
         self._stats: Optional[dict[str, Any]] = self._look()
         if autostart:
             time.sleep(max(0.0, self.start_time - time.time()))
             self.start_tracking(output_file)
-
-    def _baseline(self) -> _native.Meter:
-        return _native.Meter(self._pid, self._children, self.interval)
 
     def _look(self) -> dict[str, Any]:
         raise NotImplementedError
@@ -57,6 +58,8 @@ class _Printer:
 
     def diff_stats(self) -> dict[str, Any]:
         """The row from the last look to now."""
+        if self._meter is None:
+            raise ProcessLookupError(f"process {self._pid} had ended before it was looked at")
         self.cycle += 1
         self._stats = None
         return self._meter.row()
@@ -72,9 +75,9 @@ class _Printer:
                 file.flush()
             first = time.monotonic() + self.start_time - time.time()
             line = 0
-            if not self._meter.has_ended():
+            if self._meter is not None and not self._has_ended():
                 # What was used before is in no row.
-                self._meter = self._baseline()
+                self._meter.row()
             while self.status == "running":
                 # A line that has passed is skipped, not queued.
                 line = max(line, int((time.monotonic() - first) // self.interval)) + 1
@@ -95,9 +98,12 @@ class _Printer:
         """Sleeps; whether the process has ended meanwhile."""
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.1))
-            if self._meter.has_ended():
+            if self._has_ended():
                 return True
-        return self._meter.has_ended()
+        return self._has_ended()
+
+    def _has_ended(self) -> bool:
+        return self._meter is None or self._meter.has_ended()
 
 
 class ProcessTracker(_Printer):

@@ -33,6 +33,11 @@ class StatSpec:
         self.agg_name = agg_name
         self.round = round
 
+    @property
+    def name(self) -> str:
+        """What the figure is called: as was said, or as its function is."""
+        return self.agg_name or str(getattr(self.agg, "__name__", self.agg))
+
     def _fields(self) -> tuple[str, Callable[[list[Any]], Any], Optional[str], Optional[int]]:
         return self.column, self.agg, self.agg_name, self.round
 
@@ -228,8 +233,7 @@ class TinyDataFrame:
             value = spec.agg(measured)
             if spec.round is not None and value is not None:
                 value = round(value, spec.round)
-            name = spec.agg_name or str(getattr(spec.agg, "__name__", spec.agg))
-            stats.setdefault(spec.column, {})[name] = value
+            stats.setdefault(spec.column, {})[spec.name] = value
         return stats
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:

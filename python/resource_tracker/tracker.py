@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import weakref
 
@@ -12,9 +13,9 @@ from .tiny_data_frame import StatSpec, TinyDataFrame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
-    from typing import Any, Optional, Union
+    from typing import Any, BinaryIO, Optional, Union
 
     from .report import Report
 
@@ -49,12 +50,9 @@ DEFAULT_STATS: list[StatSpec] = [
 ]
 
 
-def _is_default(spec: StatSpec) -> bool:
-    """Whether a figure is one of the default list, with our mean or the one of `statistics` that the original has."""
-    agg = spec.agg
-    if (getattr(agg, "__module__", None), getattr(agg, "__name__", None)) == ("statistics", "mean"):
-        agg = mean
-    return StatSpec(spec.column, agg, spec.agg_name, spec.round) in DEFAULT_STATS
+def _named(specs: Sequence[StatSpec]) -> list[tuple[str, str, Optional[int]]]:
+    """What tells a list of figures from another one: a mean is a mean, whoever wrote it."""
+    return [(spec.column, spec.name, spec.round) for spec in specs]
 
 
 class ResourceTracker:
@@ -122,6 +120,10 @@ class ResourceTracker:
         ]
         # When nobody holds the tracker any more, and at the interpreter's end at the latest.
         self._finalizer: weakref.finalize[[], ResourceTracker] = weakref.finalize(self, session.remove_files)
+        workers = sys.modules.get("multiprocessing.util")
+        if workers is not None:
+            # Its processes end without the interpreter's end.
+            workers.Finalize(self, self._finalizer, exitpriority=0)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -154,6 +156,7 @@ class ResourceTracker:
     def cleanup(self) -> None:
         """Stops, and removes temporary files: the default statistics stay, rows do not."""
         self._session.remove_files()
+        self._warn()
 
     def _warn(self) -> None:
         for level, note in self._session.take_notes():
@@ -246,39 +249,13 @@ class ResourceTracker:
         return TinyDataFrame._of(dict(columns))
 
     def stats(self, specs: Sequence[StatSpec] = DEFAULT_STATS) -> dict[str, dict[str, Any]]:
-        """The default statistics, or any figures over the columns of the combined table.
-
-        A figure of the default list is the default one, whatever stands beside it.
-        """
-        default = self._session.stats()
-        if specs is DEFAULT_STATS:
-            return default
-
-        def from_t0(agg: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-            def agg_from_t0(times: list[Any]) -> Any:
-                # The first row began before its timestamp: one interval, or as long as we know that it was.
-                value = agg(times)
-                return default["timestamp"]["duration"] if value == duration(times) else value + self.interval
-
-            return agg_from_t0
-
-        stats: dict[str, dict[str, Any]] = {}
-        rows: Optional[TinyDataFrame] = None
-        for spec in specs:
-            name = spec.agg_name or str(getattr(spec.agg, "__name__", spec.agg))
-            if _is_default(spec):
-                # The table that it is about may be off.
-                if spec.column in default:
-                    stats.setdefault(spec.column, {})[name] = default[spec.column][name]
-                continue
-            if rows is None:
-                rows = self.get_combined_metrics()
-                if not len(rows):
-                    raise RuntimeError("No metrics collected (yet)")
-            if (spec.column, name) == ("timestamp", "duration"):
-                spec = StatSpec(spec.column, from_t0(spec.agg), name, spec.round)
-            stats.setdefault(spec.column, {}).update(rows.stats([spec])[spec.column])
-        return stats
+        """The default statistics, or any figures over the columns of the combined table."""
+        if specs is DEFAULT_STATS or _named(specs) == _named(DEFAULT_STATS):
+            return self._session.stats()
+        rows = self.get_combined_metrics()
+        if not len(rows):
+            raise RuntimeError("No metrics collected (yet)")
+        return rows.stats(specs)
 
     def recommend_resources(self, historical_stats: Sequence[dict[str, Any]] = ()) -> dict[str, int]:
         """CPUs, memory (MB), GPUs and VRAM (MB) for the next run."""
@@ -351,13 +328,18 @@ class ResourceTracker:
             return cls._of(_native.Session.unpack(bytes(s)))
         return cls._of(_native.Session.loads(s))
 
-    def dump(self, file: _Path) -> None:
-        """The snapshot as a gzipped file, whole or not at all."""
-        self._session.dump(os.fsdecode(file))
+    def dump(self, file: Union[_Path, BinaryIO]) -> None:
+        """The snapshot as a gzipped file, whole or not at all; or into one that is open."""
+        if hasattr(file, "write"):
+            file.write(self._session.packed())
+        else:
+            self._session.dump(os.fsdecode(file))
 
     @classmethod
-    def load(cls, file: _Path) -> ResourceTracker:
-        """A tracker that has recorded what a snapshot's file holds."""
+    def load(cls, file: Union[_Path, BinaryIO]) -> ResourceTracker:
+        """A tracker that has recorded what a snapshot's file holds, by its path or opened."""
+        if hasattr(file, "read"):
+            return cls.loads(file.read())
         return cls._of(_native.Session.load(os.fsdecode(file)))
 
     @classmethod

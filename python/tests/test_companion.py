@@ -64,7 +64,7 @@ def test_a_companion_may_record_the_machine_alone() -> None:
 
 
 def test_an_error_of_the_companion_is_the_hosts_to_hear() -> None:
-    with pytest.raises(RuntimeError, match="companion"):
+    with pytest.raises(ProcessLookupError, match="companion"):
         ResourceTracker(pid=2**22 - 1, method="spawn")
 
 
@@ -251,7 +251,7 @@ def test_what_was_recorded_until_the_host_was_killed_is_in_the_history(options: 
     assert any("killed by signal 9" in note for note in snapshot["run"]["notes"])
     loaded = ResourceTracker.load(recording)
     rows = loaded.system_metrics["timestamp"]
-    assert len(rows) >= 7 and abs(rows[-1] - killed_at) < 0.2
+    assert len(rows) >= 7 and killed_at - 0.001 < rows[-1] < killed_at + 2
     listed = subprocess.run([_command(), "list"], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert entry.stem in listed and "killed" in listed, listed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -163,3 +164,18 @@ def test_a_fork_at_any_moment_of_the_discovery_leaves_the_child_able_to_discover
         print(children)
     """
     assert all(int(run_program(program)) >= 6 for _ in range(5))
+
+
+_KEPT: list[ResourceTracker] = []
+
+
+def _track_and_keep() -> None:
+    _KEPT.append(ResourceTracker(interval=0.05, discover_cloud=False))
+    _KEPT[0].wait_for_samples(1)
+
+
+def test_a_worker_that_keeps_its_tracker_leaves_no_file(scratch: Path) -> None:
+    worker = multiprocessing.get_context("fork").Process(target=_track_and_keep)
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 0 and [path.name for path in scratch.glob("*.journal")] == []

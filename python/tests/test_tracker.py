@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import inspect
+import io
 import json
 import os
 import subprocess
@@ -159,7 +160,8 @@ def test_a_tracker_can_be_read_while_it_runs() -> None:
 def test_rows_stand_on_the_grid(recorded: ResourceTracker) -> None:
     timestamps = recorded.process_metrics["timestamp"][:-1]
     assert len(timestamps) >= 3
-    assert all(abs(timestamp * 10 - round(timestamp * 10)) < 0.5 for timestamp in timestamps)
+    # Some may be late on a busy machine; what does not stand on the grid is off by a quarter of it in the median.
+    assert sorted(abs(timestamp * 10 - round(timestamp * 10)) for timestamp in timestamps)[len(timestamps) // 2] < 0.1
     assert len({round(timestamp * 10) for timestamp in timestamps}) == len(timestamps)
 
 
@@ -273,10 +275,11 @@ def test_the_default_list_as_the_original_writes_it_gives_the_default() -> None:
     alone = ResourceTracker(interval=0.05, track_system=False)
     alone.stop()
     assert alone.stats(specs()) == alone.stats()
-    some = tracker.stats([specs()[3], StatSpec("process_memory", min), StatSpec("timestamp", len, "duration")])
-    assert some["process_memory"]["max"] == stats["process_memory"]["max"]
-    assert some["process_memory"]["min"] == min(tracker.process_metrics["memory"])
-    assert some["timestamp"]["duration"] == tracker.n_samples + tracker.interval, "as in the original"
+    # Any other list sees the columns, whatever it has of the default one.
+    memory = tracker.process_metrics["memory"]
+    some = tracker.stats([*specs(), StatSpec("process_memory", min), StatSpec("timestamp", len, "duration")])
+    assert some["process_memory"] == {"mean": round(mean(memory), 2), "max": max(memory), "min": min(memory)}
+    assert some["timestamp"]["duration"] == tracker.n_samples
 
 
 def test_custom_statistics_see_the_columns(recorded: ResourceTracker) -> None:
@@ -341,7 +344,7 @@ def test_children_are_found_or_left_out() -> None:
 
 @pytest.mark.parametrize("method", [None, "spawn"])
 def test_another_process_is_followed_until_it_ends(method: Optional[str]) -> None:
-    child = subprocess.Popen(["sleep", "0.4"])
+    child = subprocess.Popen(["sleep", "1"])
     tracker = ResourceTracker(pid=child.pid, interval=0.1, method=method)
     assert tracker.state == "running"
     child.wait()
@@ -511,3 +514,29 @@ def test_a_warning_goes_to_handlers_and_nowhere_else() -> None:
         _log("warning", "somebody handles %s", 2)
     """
     assert run_program(program) == "resource_tracker: somebody handles 2\n"
+
+
+def test_a_snapshot_goes_into_a_file_that_is_open(recorded: ResourceTracker) -> None:
+    file = io.BytesIO()
+    recorded.dump(file)
+    file.seek(0)
+    assert ResourceTracker.load(file).stats() == recorded.stats()
+
+
+def test_a_file_that_cannot_be_written_is_an_error_like_any(recorded: ResourceTracker, tmp_path: Path) -> None:
+    path = str(tmp_path / "missing" / "file")
+    for save in (recorded.dump, recorded.report().save, recorded.system_metrics.to_csv, ResourceTracker.load):
+        with pytest.raises(FileNotFoundError) as raised:
+            save(path)  # type: ignore[operator]
+        assert (raised.value.strerror, raised.value.filename) == ("No such file or directory", path)
+
+
+def test_no_name_of_a_file_is_standard_output(
+    recorded: ResourceTracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for save in (recorded.report().save, recorded.system_metrics.to_csv, recorded.dump):
+        save("-")  # type: ignore[operator]
+        assert os.path.getsize("-") > 0
+        os.unlink("-")
+    assert capfd.readouterr().out == ""

@@ -79,7 +79,7 @@ impl Keeper {
         let history = past::own_history();
         let place = match (&args.output, args.no_save, &history) {
             (Some(path), ..) => {
-                let output = Output::open(path).map_err(|error| Failure::output(path, error))?;
+                let output = Output::open_argument(path).map_err(|error| Failure::output(path, error))?;
                 Place::File { output: Box::new(output), path: path.clone() }
             }
             (None, false, Some(history)) => Place::History { history: history.clone(), id: id.clone() },
@@ -89,7 +89,7 @@ impl Keeper {
         if let Some(path) = &args.csv {
             sinks.push(csv_sink(path, args.no_system).map_err(|error| Failure::output(path, error))?);
         }
-        let report = args.report.clone().map(|path| match Output::open(&path) {
+        let report = args.report.clone().map(|path| match Output::open_argument(&path) {
             Ok(output) => Ok((output, path)),
             Err(error) => Err(Failure::output(&path, error)),
         });

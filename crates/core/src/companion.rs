@@ -63,7 +63,7 @@ pub enum CompanionError {
         /// What the system said.
         source: io::Error,
     },
-    /// It ran, and what is asked of it cannot be done.
+    /// It ran, and there is no such process to follow.
     #[error("the companion did not start: {why}")]
     Refused {
         /// What it said.

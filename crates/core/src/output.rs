@@ -35,8 +35,7 @@ impl Output {
     /// # Errors
     /// What the file system says.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let own = if path == Path::new("-") { Some(1) } else { own_descriptor(path) };
-        if let Some(own) = own {
+        if let Some(own) = own_descriptor(path) {
             return Ok(Self { file: duplicate(own)?, place: Place::Direct });
         }
         let path = &follow_links(path)?;
@@ -57,6 +56,14 @@ impl Output {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::open_aside(path),
             Err(error) => Err(error),
         }
+    }
+
+    /// The same for a word on a command line, where `-` is standard output.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn open_argument(path: &Path) -> io::Result<Self> {
+        Self::open(if path == Path::new("-") { Path::new("/dev/stdout") } else { path })
     }
 
     fn open_direct(path: &Path, is_fifo: bool) -> io::Result<Self> {

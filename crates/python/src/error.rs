@@ -1,10 +1,14 @@
 //! The core's errors as Python's own, with their causes in the message.
 
+use std::io;
+use std::path::PathBuf;
+
 use pyo3::exceptions::{
     PyOSError, PyPermissionError, PyProcessLookupError, PyRuntimeError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
 use resource_tracker::catalog::CatalogError;
+use resource_tracker::companion::CompanionError;
 use resource_tracker::error::SourceError;
 use resource_tracker::recommend::RecommendError;
 use resource_tracker::recording::LoadError;
@@ -23,6 +27,7 @@ pub fn session(error: &SessionError) -> PyErr {
             SourceError::Denied { .. } => PyPermissionError::new_err(text(error)),
             SourceError::Io { .. } | SourceError::Parse { .. } => PyRuntimeError::new_err(text(error)),
         },
+        SessionError::Companion(CompanionError::Refused { .. }) => PyProcessLookupError::new_err(text(error)),
         SessionError::Running
         | SessionError::Stopped
         | SessionError::TimedOut { .. }
@@ -32,18 +37,17 @@ pub fn session(error: &SessionError) -> PyErr {
     }
 }
 
+/// Of these three Python makes the right kind of `OSError`.
+pub fn file(error: &io::Error, path: PathBuf) -> PyErr {
+    let Some(code) = error.raw_os_error() else { return PyOSError::new_err(error.to_string()) };
+    let said = io::Error::from_raw_os_error(code).to_string();
+    let said = said.split(" (os error").next().unwrap_or_default().to_owned();
+    PyOSError::new_err((code, said, path.into_os_string()))
+}
+
 pub fn load(error: LoadError) -> PyErr {
     match error {
-        LoadError::Open { path, source } => {
-            let code = source.raw_os_error();
-            let said = std::io::Error::from_raw_os_error(code.unwrap_or(0)).to_string();
-            let said = said.split(" (os error").next().unwrap_or_default().to_owned();
-            match code {
-                // With these three Python makes the right kind of OSError of it.
-                Some(code) => PyOSError::new_err((code, said, path)),
-                None => PyOSError::new_err(source.to_string()),
-            }
-        }
+        LoadError::Open { path, source } => file(&source, path),
         content @ LoadError::Content { .. } => PyValueError::new_err(text(&content)),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use resource_tracker::allocation::CHECKS;
@@ -195,9 +195,5 @@ pub fn allocation_checks(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 /// Writes a text file, whole or not at all.
 #[pyfunction]
 pub fn save_text(py: Python<'_>, text: &str, path: PathBuf) -> PyResult<()> {
-    let written = py.detach(|| output::write_text(&path, text));
-    written.map_err(|error| match error.raw_os_error() {
-        Some(code) => PyOSError::new_err((code, error.to_string(), path)),
-        None => PyOSError::new_err(error.to_string()),
-    })
+    py.detach(|| output::write_text(&path, text)).map_err(|error| error::file(&error, path))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use resource_tracker::config::{Config, Interval};
@@ -275,10 +275,6 @@ impl Session {
 
     /// The snapshot as a gzipped file, whole or not at all.
     fn dump(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        let written = self.with(py, |session| session.dump(&path));
-        written.map_err(|error| match error.raw_os_error() {
-            Some(code) => PyOSError::new_err((code, error.to_string(), path)),
-            None => PyOSError::new_err(error.to_string()),
-        })
+        self.with(py, |session| session.dump(&path)).map_err(|error| error::file(&error, path))
     }
 }
