@@ -27,7 +27,7 @@ use http::Client;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -195,7 +195,12 @@ fn ask<'a>(client: &Client, vendors: impl Iterator<Item = &'a vendor::Vendor>) -
             .drain(..)
             // A thread that cannot be started is a vendor that does not answer.
             .filter_map(|vendor| {
-                thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, || (vendor.ask)(client)).ok()
+                let ask = || {
+                    let answer = (vendor.ask)(client);
+                    note_spent();
+                    answer
+                };
+                thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, ask).ok()
             })
             .collect();
         // All are joined, so that nothing is left over.
@@ -203,6 +208,20 @@ fn ask<'a>(client: &Client, vendors: impl Iterator<Item = &'a vendor::Vendor>) -
             asked.into_iter().map(|thread| thread.join().ok().flatten()).collect();
         answers.into_iter().flatten().next()
     })
+}
+
+/// CPU time of threads that looked for the cloud and have ended.
+static SPENT_NS: AtomicU64 = AtomicU64::new(0);
+
+/// CPU time that looking for the cloud took in this process so far; it is nobody's job.
+#[must_use]
+pub fn spent_ns() -> u64 {
+    SPENT_NS.load(Ordering::Relaxed)
+}
+
+/// A thread that looks for the cloud is about to end.
+fn note_spent() {
+    SPENT_NS.fetch_add(sys::thread_cpu_ns().unwrap_or(0), Ordering::Relaxed);
 }
 
 /// What this process knows: once found out, it stays.
@@ -244,7 +263,9 @@ pub fn discover_in_background(offline: bool) {
     let work = move || {
         // A host may close any of its own meanwhile, and give their numbers to files that are not ours to close.
         let _ = sys::leave_descriptors();
-        knowledge.found.set(Discovery { offline, ..Discovery::from_env() }.run());
+        let found = Discovery { offline, ..Discovery::from_env() }.run();
+        note_spent();
+        knowledge.found.set(found);
         knowledge.asking_pid.store(0, Ordering::Release);
     };
     if thread::Builder::new().name("rt-cloud".into()).stack_size(512 << 10).spawn(work).is_err() {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::Target;
+use crate::cloud;
 use crate::config::Config;
 use crate::counter::TreeCounter;
 use crate::diff::{self, Counter, Rates, Usage, Within};
@@ -140,11 +141,12 @@ impl Engine {
         self.config.interval.ns().get()
     }
 
-    /// Inside of the process that we watch, what this thread spends is not the job's.
+    /// Inside of the process that we watch, what threads of ours spend is not the job's.
     fn place(&self, pid: u32) -> Place {
         if !self.is_own_process && self.has_own_thread && pid == std::process::id() {
             self.root.note(|| Access::OwnClock);
-            Place::InsideOf { pid, cpu_ns: sys::thread_cpu_ns().unwrap_or(0) + self.gpu_cpu_ns() }
+            let cpu_ns = sys::thread_cpu_ns().unwrap_or(0) + self.gpu_cpu_ns() + cloud::spent_ns();
+            Place::InsideOf { pid, cpu_ns }
         } else {
             Place::Outside
         }

@@ -40,6 +40,8 @@ pub enum Order {
         /// Our own size when we forked it.
         own_rss_kib: u64,
     },
+    /// Start something that is not the job's: what this thread starts is in none of its counters.
+    Start(fn()),
     /// Make the last row.
     Stop,
 }
@@ -117,6 +119,7 @@ pub(crate) fn run(
                     }
                     return finish(engine, held_back.as_ref(), State::Exited, progress, &mut sinks);
                 }
+                Order::Start(start) => start(),
                 Order::Stop => {
                     return finish(engine, held_back.as_ref(), State::Stopped, progress, &mut sinks);
                 }

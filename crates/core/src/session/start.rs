@@ -15,7 +15,7 @@ use crate::paths;
 use crate::record::{self, Rows};
 use crate::recording::Run;
 use crate::recover::temporary_name;
-use crate::sampler::{Sink, Target};
+use crate::sampler::{Order, Sink, Target};
 use crate::snapshot::Moment;
 use crate::summary::Summary;
 use crate::sys::{self, SignalSet};
@@ -58,12 +58,19 @@ impl Session {
             None => self.start_thread()?,
         }
         if self.plan.discover_cloud {
-            // A signal for the host goes to a thread of the host.
-            let mask = SignalSet::every().block();
-            cloud::discover_in_background(false);
-            mask.restore();
+            self.discover_cloud();
         }
         Ok(())
+    }
+
+    fn discover_cloud(&self) {
+        if let Life::Thread { tracker, .. } = &self.life {
+            return tracker.order(Order::Start(|| cloud::discover_in_background(false)));
+        }
+        // A signal for the host goes to a thread of the host.
+        let mask = SignalSet::every().block();
+        cloud::discover_in_background(false);
+        mask.restore();
     }
 
     fn start_thread(&mut self) -> Result<(), SessionError> {
