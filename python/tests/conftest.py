@@ -39,25 +39,10 @@ def scratch(home: Path) -> Path:
     return home / "scratch"
 
 
-#: At the head of a program: its threads can have no descriptors of their own, as before Linux 5.9 and in containers
-#: that refuse the call. A filter for system calls: `close_range` (436 everywhere) is not known.
-ONE_TABLE = """
-import ctypes
-class Filter(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint16), ("jt", ctypes.c_uint8), ("jf", ctypes.c_uint8), ("k", ctypes.c_uint32)]
-class Program(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_uint16), ("filters", ctypes.POINTER(Filter))]
-lines = (Filter * 4)((0x20, 0, 0, 0), (0x15, 0, 1, 436), (0x06, 0, 0, 0x50026), (0x06, 0, 0, 0x7FFF0000))
-prctl = ctypes.CDLL(None, use_errno=True).prctl
-assert prctl(38, 1, 0, 0, 0) == 0
-assert prctl(22, 2, ctypes.byref(Program(4, lines)), 0, 0) == 0, ctypes.get_errno()
-"""
-
-
-def run_program(text: str, *arguments: str, head: str = "", timeout: float = 60) -> str:
+def run_program(text: str, *arguments: str, timeout: float = 60) -> str:
     """Runs a program in an interpreter of its own; what it printed."""
     done = subprocess.run(
-        [sys.executable, "-c", head + textwrap.dedent(text), *arguments],
+        [sys.executable, "-c", textwrap.dedent(text), *arguments],
         capture_output=True,
         text=True,
         timeout=timeout,

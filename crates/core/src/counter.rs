@@ -3,7 +3,6 @@
 //! First the kernel's inherited task-clock counter, then a cgroup of the job's own; where neither can be had
 //! there is none, and what `/proc` attributes to the processes that we saw is all that is known.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
@@ -28,7 +27,7 @@ pub enum TreeCounter {
 /// Descriptors that we may spend on threads that run already.
 const MOST_THREADS: usize = 200;
 
-/// The same with descriptors of somebody else's process, where sixteen in all are ours, however many trackers there are.
+/// The same inside of somebody else's process, where sixteen in all are ours, however many trackers there are.
 const MOST_THREADS_AS_GUEST: usize = 12;
 
 /// A process, and its threads that sample and are nobody's job.
@@ -101,12 +100,11 @@ impl TreeCounter {
     ///
     /// # Errors
     /// In words, where one of them cannot be followed.
-    pub fn for_running(root: &Root, members: &[Member]) -> Result<Self, String> {
-        let (open, most): (fn(Follow) -> io::Result<TaskClock>, _) = if root.keeps_descriptors() {
-            (TaskClock::open, MOST_THREADS)
+    pub fn for_running(root: &Root, members: &[Member], as_guest: bool) -> Result<Self, String> {
+        let most = if as_guest {
+            MOST_THREADS_AS_GUEST.saturating_sub(TaskClock::open_count())
         } else {
-            let left = MOST_THREADS_AS_GUEST.saturating_sub(TaskClock::open_in_host_count());
-            (TaskClock::open_in_host, left)
+            MOST_THREADS
         };
         if most == 0 {
             return Err(
@@ -125,7 +123,7 @@ impl TreeCounter {
             if counters.len() >= most {
                 return Ok(Self::InPart(counters));
             }
-            match open(Follow::Thread(tid)) {
+            match TaskClock::open(Follow::Thread(tid)) {
                 Ok(counter) => counters.push(counter),
                 // The thread has ended since it was listed.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}

@@ -21,13 +21,13 @@ mod vendor;
 
 pub use machine::Machine;
 
-use crate::sys::{self, Handover};
+use crate::sys::{self, Handover, Tally};
 use dmi::Dmi;
 use http::Client;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -196,6 +196,8 @@ fn ask<'a>(client: &Client, vendors: impl Iterator<Item = &'a vendor::Vendor>) -
             // A thread that cannot be started is a vendor that does not answer.
             .filter_map(|vendor| {
                 let ask = || {
+                    // So many for up to a second are not to be among a host's, who may close and reuse any number.
+                    let _ = sys::leave_descriptors();
                     let answer = (vendor.ask)(client);
                     note_spent();
                     answer
@@ -211,17 +213,18 @@ fn ask<'a>(client: &Client, vendors: impl Iterator<Item = &'a vendor::Vendor>) -
 }
 
 /// CPU time of threads that looked for the cloud and have ended.
-static SPENT_NS: AtomicU64 = AtomicU64::new(0);
+static SPENT_US: Tally = Tally::zero();
 
 /// CPU time that looking for the cloud took in this process so far; it is nobody's job.
 #[must_use]
 pub fn spent_ns() -> u64 {
-    SPENT_NS.load(Ordering::Relaxed)
+    u64::from(SPENT_US.get()) * 1_000
 }
 
 /// A thread that looks for the cloud is about to end.
 fn note_spent() {
-    SPENT_NS.fetch_add(sys::thread_cpu_ns().unwrap_or(0), Ordering::Relaxed);
+    let us = u32::try_from(sys::thread_cpu_ns().unwrap_or(0) / 1_000).unwrap_or(u32::MAX);
+    SPENT_US.change(|spent| spent.saturating_add(us));
 }
 
 /// What this process knows: once found out, it stays.
@@ -261,8 +264,6 @@ pub fn discover_in_background(offline: bool) {
         return;
     }
     let work = move || {
-        // A host may close any of its own meanwhile, and give their numbers to files that are not ours to close.
-        let _ = sys::leave_descriptors();
         let found = Discovery { offline, ..Discovery::from_env() }.run();
         note_spent();
         knowledge.found.set(found);

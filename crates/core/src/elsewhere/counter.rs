@@ -4,18 +4,6 @@ use crate::config::CpuSource;
 use crate::root::Root;
 use crate::sys::JobObject;
 
-/// A thread that samples: nothing counts by threads here.
-#[derive(Debug)]
-pub struct OwnThread;
-
-impl OwnThread {
-    /// The calling thread.
-    #[must_use]
-    pub const fn enter() -> Self {
-        Self
-    }
-}
-
 /// A counter over a whole tree of processes.
 #[derive(Debug)]
 pub struct TreeCounter(JobObject);

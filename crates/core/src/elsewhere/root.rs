@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::error::SourceError;
 
@@ -51,12 +50,6 @@ impl Root {
     /// None here.
     pub const fn host_as_guest() -> Result<Self, SourceError> {
         Ok(Self)
-    }
-
-    /// The same from a thread of our own.
-    #[must_use]
-    pub const fn apart(guest: Arc<Self>) -> Arc<Self> {
-        guest
     }
 
     /// A recorded tree: those are read on Linux.

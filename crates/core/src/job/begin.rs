@@ -39,7 +39,7 @@ pub fn follow(root: &Arc<Root>, wanted: Wanted<'_>, baseline: &Snapshot) -> Resu
     // A thread that only samples is no part of any job, be it of this tracker or of one that was here before.
     job.own_thread = has_own_thread.then(OwnThread::enter);
     if config.cpu_source == CpuSource::Best && config.children {
-        match TreeCounter::for_running(root, job.members()) {
+        match TreeCounter::for_running(root, job.members(), config.as_guest) {
             Ok(found) => counter = Some(found),
             Err(why) => notes.push(why),
         }

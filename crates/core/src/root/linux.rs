@@ -1,7 +1,7 @@
 //! Linux's door: descriptors that stay open, the list of processes, and a recorded tree in place of a host.
 //!
 //! A guest in somebody else's process keeps no descriptor: its host may close any, or give its number to a file of
-//! its own, from which we would then read. A thread of our own has descriptors of its own there.
+//! its own, from which we would then read.
 //!
 //! A recorded tree holds `proc/…` and `sys/…` as plain files, and `statvfs` with lines of
 //! `<mount point> <block size> <blocks> <free> <available>` for what is a system call on a host.
@@ -10,8 +10,8 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use rustix::fs::{Mode, OFlags, RawDir};
 
@@ -109,19 +109,6 @@ impl Root {
             Self { tree: None, doors: None, logging: AtomicBool::new(false), log: Mutex::new(Vec::new()) };
         root.open_folder("/proc")?;
         Ok(root)
-    }
-
-    /// The same from a thread of our own, which leaves its host's descriptors here: where it can have its own, they stay
-    /// open.
-    #[must_use]
-    pub fn apart(guest: Arc<Self>) -> Arc<Self> {
-        if sys::leave_descriptors() { Self::host().map_or(guest, Arc::new) } else { guest }
-    }
-
-    /// Whether descriptors may stay open.
-    #[must_use]
-    pub const fn keeps_descriptors(&self) -> bool {
-        self.doors.is_some()
     }
 
     /// A recorded tree.

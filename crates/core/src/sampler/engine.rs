@@ -49,7 +49,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Reads the baseline: what follows is counted from here. A guest's thread leaves its host's descriptors.
+    /// Reads the baseline: what follows is counted from here.
     ///
     /// # Errors
     /// Where the process to follow is not there or cannot be read.
@@ -64,9 +64,6 @@ impl Engine {
         target: Target,
         has_own_thread: bool,
     ) -> Result<Self, SourceError> {
-        // A driver's library is the host's as well, and so are the descriptors that it keeps.
-        let gpus = Gpus::open(&root, !config.as_guest);
-        let root = if config.as_guest && has_own_thread { Root::apart(root) } else { root };
         let is_own_process = target == Target::Future;
         let own_statm = is_own_process.then(|| root.keep("/proc/self/statm").ok()).flatten();
         let mut engine = Self {
@@ -99,6 +96,8 @@ impl Engine {
             }
             Target::None => {}
         }
+        // After the counters were opened: what this thread starts from now on is not in them.
+        let gpus = Gpus::open(&engine.root, !engine.config.as_guest);
         engine.gpus = gpus.map(|gpus| GpuWatch::new(gpus, engine.interval_ns()));
         engine.ask_gpus();
         engine.before.own = engine.own_cost();

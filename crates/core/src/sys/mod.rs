@@ -11,6 +11,7 @@ mod handover;
 mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
+mod tally;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
@@ -23,6 +24,7 @@ pub use handover::Handover;
 pub use linux::*;
 #[cfg(target_os = "macos")]
 pub use macos::*;
+pub use tally::Tally;
 #[cfg(unix)]
 pub use unix::*;
 #[cfg(windows)]

@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{GpuReading, GpuState, Question, Reader, remember};
-use crate::counter::OwnThread;
 use crate::root::Root;
 use crate::snapshot::Moment;
 use crate::sys::{self, SignalSet};
@@ -79,19 +78,14 @@ impl Gpus {
         let reader = Reader::open(root, may_start_processes)?;
         let shared = Arc::new(Shared { slot: Mutex::new(Slot::default()), changed: Condvar::new() });
         let (of_thread, root) = (Arc::clone(&shared), Arc::clone(root));
-        let (entered, has_entered) = std::sync::mpsc::sync_channel(1);
         // A signal for the host goes to a thread of the host.
         let mask = SignalSet::every().block();
-        let spawned = std::thread::Builder::new().name("resource-tracker-gpu".to_owned()).spawn(move || {
-            let own_thread = OwnThread::enter();
-            let _ = entered.send(());
-            serve(&of_thread, reader, &root);
-            drop(own_thread);
-        });
+        let spawned = std::thread::Builder::new()
+            .name("resource-tracker-gpu".to_owned())
+            .spawn(move || serve(&of_thread, reader, &root));
         mask.restore();
-        // Counters that are opened from now on leave it out. Without a thread nobody answers: every reading is silent,
-        // which is the truth.
-        let _ = spawned.map(|_| has_entered.recv());
+        // Without a thread nobody answers: every reading is silent, which is the truth.
+        drop(spawned);
         Some(Self { shared })
     }
 

@@ -4,20 +4,11 @@
 use std::io;
 use std::mem::{self, ManuallyDrop};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A process, and how many counters are among its own descriptors; a fork leaves its child with none of its own.
-static OPEN: AtomicU64 = AtomicU64::new(0);
+use super::super::Tally;
 
-fn open_in_this_process(entry: u64) -> u64 {
-    if entry >> 32 == u64::from(std::process::id()) { entry & 0xffff_ffff } else { 0 }
-}
-
-fn change_open(change: impl Fn(u64) -> u64) {
-    let changed = |entry| Some(u64::from(std::process::id()) << 32 | change(open_in_this_process(entry)));
-    // It always gives a value.
-    let _ = OPEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
-}
+/// How many counters are open.
+static OPEN: Tally = Tally::zero();
 
 /// Whom a task-clock counter follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +27,6 @@ pub enum Follow {
 pub struct TaskClock {
     fd: ManuallyDrop<OwnedFd>,
     id: Option<u64>,
-    is_in_host: bool,
 }
 
 impl TaskClock {
@@ -46,24 +36,14 @@ impl TaskClock {
     /// What the kernel says: `EACCES` where `perf_event_paranoid` or a container forbids it.
     pub fn open(follow: Follow) -> io::Result<Self> {
         let fd = open_task_clock(follow)?;
-        Ok(Self { id: perf_event_id(fd.as_fd()), fd: ManuallyDrop::new(fd), is_in_host: false })
+        OPEN.change(|open| open.saturating_add(1));
+        Ok(Self { id: perf_event_id(fd.as_fd()), fd: ManuallyDrop::new(fd) })
     }
 
-    /// The same among the descriptors of a host, which has us count how many they are.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn open_in_host(follow: Follow) -> io::Result<Self> {
-        let mut counter = Self::open(follow)?;
-        counter.is_in_host = true;
-        change_open(|open| open + 1);
-        Ok(counter)
-    }
-
-    /// How many are open among the descriptors of this process.
+    /// How many are open in this process.
     #[must_use]
-    pub fn open_in_host_count() -> usize {
-        usize::try_from(open_in_this_process(OPEN.load(Ordering::Relaxed))).unwrap_or(usize::MAX)
+    pub fn open_count() -> usize {
+        usize::try_from(OPEN.get()).unwrap_or(usize::MAX)
     }
 
     /// CPU time so far; `None` where the descriptor is not ours any more.
@@ -84,9 +64,7 @@ impl TaskClock {
 
 impl Drop for TaskClock {
     fn drop(&mut self) {
-        if self.is_in_host {
-            change_open(|open| open.saturating_sub(1));
-        }
+        OPEN.change(|open| open.saturating_sub(1));
         if self.is_ours() {
             // SAFETY: dropped here and nowhere else, and not used after.
             unsafe { ManuallyDrop::drop(&mut self.fd) };
