@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -150,8 +151,35 @@ def test_a_companion_is_stopped_by_nobody_but_its_host() -> None:
         subprocess.run(["kill", f"-{number.value}", str(companion)], check=True)
     tracker.wait_for_samples(tracker.n_samples + 5)
     assert tracker.state == "running"
+    # One that waits there while ours is sent takes it with it.
+    os.kill(companion, signal.SIGSTOP)
+    subprocess.run(["kill", str(companion)], check=True)
+    threading.Timer(0.2, os.kill, (companion, signal.SIGCONT)).start()
     tracker.stop()
     assert tracker.state == "stopped" and _companions() == []
+
+
+def test_a_companion_of_two_processes_ends_with_either() -> None:
+    other = subprocess.Popen(["sleep", "60"])
+    program = """
+        import sys, time
+        from resource_tracker import ResourceTracker
+        tracker = ResourceTracker(pid=int(sys.argv[1]), interval=0.05, method="spawn")
+        print("up", flush=True)
+        time.sleep(60)
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), str(other.pid)], stdout=subprocess.PIPE
+    ) as host:
+        assert host.stdout is not None and host.stdout.readline() == b"up\n"
+        (companion,) = _companions()
+        subprocess.run(["kill", str(companion), str(host.pid)], check=True)
+    deadline = time.monotonic() + 10
+    while _companions() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert _companions() == [], "a stop for all is one for it"
+    other.kill()
+    other.wait()
 
 
 def test_a_companion_holds_no_descriptor_of_its_hosts() -> None:

@@ -264,13 +264,12 @@ impl Companion {
     fn tell_to_stop(&self) -> io::Result<()> {
         let Some(pid) = Pid::from_raw(self.pid.cast_signed()) else { return Ok(()) };
         let end = Instant::now() + STOP_TIMEOUT;
-        if self.is_alive() {
+        while self.is_alive() {
+            // Again and again: one that comes while somebody else's is waiting there is lost.
             match kill_process(pid, Signal::TERM) {
                 Ok(()) | Err(Errno::SRCH) => {}
                 Err(errno) => return Err(errno.into()),
             }
-        }
-        while self.is_alive() {
             if Instant::now() > end {
                 return Err(io::ErrorKind::TimedOut.into());
             }

@@ -85,35 +85,48 @@ enum Handle {
 pub struct Journal {
     path: PathBuf,
     handle: Handle,
-    length: u64,
-    waiting: Waiting,
+    tail: Tail,
 }
 
-/// Records that are not in the file yet, known to whoever reads it beside the writer.
+/// Where a journal ends, for whoever reads it in the process of its writer: in the file, and in memory after that.
 #[derive(Clone, Debug, Default)]
-pub struct Waiting(Arc<Mutex<Vec<u8>>>);
+pub struct Tail(Arc<Mutex<Inner>>);
 
-impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+#[derive(Debug, Default)]
+struct Inner {
+    length: u64,
+    /// Records that are not in the file yet.
+    waiting: Vec<u8>,
+}
+
+/// The end as it was at one moment.
+#[derive(Debug, PartialEq)]
+pub struct End {
+    /// Where the file's records end; what is after that came later. `None` where somebody else writes.
+    pub length: Option<u64>,
+    /// Rows that are not in the file.
+    pub waiting: Vec<Row>,
+}
+
+impl Tail {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives `read`, which reads the file, the rows that come after it. Where there are any, nobody writes meanwhile.
-    pub fn after<T>(&self, read: impl FnOnce(&[Row]) -> T) -> T {
-        let waiting = self.lock();
-        if waiting.is_empty() {
-            drop(waiting);
-            return read(&[]);
-        }
-        let mut records = waiting.as_slice();
+    /// As it is now.
+    #[must_use]
+    pub fn end(&self) -> End {
+        let inner = self.lock();
+        let mut records = inner.waiting.as_slice();
+        let known = |metrics: &[Metric]| metrics.iter().copied().map(Some).collect::<Vec<_>>();
+        let (columns, gpu_columns) = (known(Metric::ONCE), known(Metric::PER_GPU));
         let rows = iter::from_fn(|| {
             let length = usize::from(u16::from_le_bytes(*records.first_chunk()?));
             let (record, rest) = records.split_at_checked(2 + length + 4)?;
             records = rest;
-            let known = |metrics: &[Metric]| metrics.iter().copied().map(Some).collect::<Vec<_>>();
-            decode(record, &known(Metric::ONCE), &known(Metric::PER_GPU))
+            decode(record, &columns, &gpu_columns)
         });
-        read(&rows.collect::<Vec<_>>())
+        End { length: (inner.length > 0).then_some(inner.length), waiting: rows.collect() }
     }
 }
 
@@ -144,8 +157,10 @@ impl Journal {
         Ok(Self {
             path: path.to_owned(),
             handle,
-            length: head.len() as u64,
-            waiting: Waiting(Arc::new(Mutex::new(Vec::with_capacity(512)))),
+            tail: Tail(Arc::new(Mutex::new(Inner {
+                length: head.len() as u64,
+                waiting: Vec::with_capacity(512),
+            }))),
         })
     }
 
@@ -155,10 +170,10 @@ impl Journal {
         &self.path
     }
 
-    /// What is not in it yet.
+    /// Its end, from now on.
     #[must_use]
-    pub fn waiting(&self) -> Waiting {
-        self.waiting.clone()
+    pub fn tail(&self) -> Tail {
+        self.tail.clone()
     }
 
     /// Appends a row in one write, with those that are still waiting.
@@ -167,20 +182,21 @@ impl Journal {
     /// What the file system says (a full disk, say); the file then still ends with a whole row, and this one waits for
     /// the next.
     pub fn append(&mut self, row: &Row) -> io::Result<()> {
-        let waiting = self.waiting.clone();
-        let mut records = waiting.lock();
-        let before = records.len();
-        encode(row, &mut records);
-        let written = self.write(&records);
+        let tail = self.tail.clone();
+        let mut tail = tail.lock();
+        let before = tail.waiting.len();
+        encode(row, &mut tail.waiting);
+        let written = self.write(&tail);
         if written.is_ok() {
-            records.clear();
-        } else if records.len() > MOST_WAITING_BYTES {
-            records.truncate(before);
+            tail.length += tail.waiting.len() as u64;
+            tail.waiting.clear();
+        } else if tail.waiting.len() > MOST_WAITING_BYTES {
+            tail.waiting.truncate(before);
         }
         written
     }
 
-    fn write(&mut self, records: &[u8]) -> io::Result<()> {
+    fn write(&mut self, tail: &Inner) -> io::Result<()> {
         let mut opened;
         let file = match &mut self.handle {
             Handle::Open(file) => file,
@@ -189,12 +205,11 @@ impl Journal {
                 &mut opened
             }
         };
-        if let Err(error) = file.write_all(records) {
+        if let Err(error) = file.write_all(&tail.waiting) {
             // Part of a record would hide all that follow it.
-            file.set_len(self.length)?;
+            file.set_len(tail.length)?;
             return Err(error);
         }
-        self.length += records.len() as u64;
         Ok(())
     }
 }
@@ -304,16 +319,17 @@ impl Reader {
         self.skip_to(self.first_record)
     }
 
-    /// Gives all rows, from the first on.
+    /// Gives all rows up to an end, from the first on.
     ///
     /// # Errors
     /// What the file system says, and those of `take`.
-    pub fn replay(&mut self, take: &mut dyn FnMut(&Row) -> io::Result<()>) -> io::Result<()> {
+    pub fn replay(&mut self, end: &End, take: &mut dyn FnMut(&Row) -> io::Result<()>) -> io::Result<()> {
         self.rewind()?;
-        while let Some(row) = self.next_row() {
+        while end.length.is_none_or(|length| self.offset < length) {
+            let Some(row) = self.next_row() else { break };
             take(&row)?;
         }
-        Ok(())
+        end.waiting.iter().try_for_each(take)
     }
 
     /// Goes on where another reader stopped.
@@ -433,21 +449,29 @@ mod tests {
         journal.append(&rows[0]).unwrap();
         std::fs::rename(&path, &away).unwrap();
         assert!(journal.append(&rows[1]).is_err() && journal.append(&rows[2]).is_err());
-        journal.waiting().after(|waiting| assert_eq!(waiting, &rows[1..3]));
+        assert_eq!(journal.tail().end().waiting, &rows[1..3]);
         std::fs::rename(&away, &path).unwrap();
         journal.append(&rows[3]).unwrap();
-        journal.waiting().after(|waiting| assert_eq!(waiting, &[]));
+        assert_eq!(journal.tail().end().waiting, []);
+        let end = journal.tail().end();
         journal.append(&rows[4]).unwrap();
         assert_eq!(Reader::open(&path).unwrap().collect::<Vec<_>>(), rows);
+        let mut until_then = Vec::new();
+        let mut take = |row: &Row| {
+            until_then.push(row.clone());
+            Ok(())
+        };
+        Reader::open(&path).unwrap().replay(&end, &mut take).unwrap();
+        assert_eq!(until_then, &rows[..4], "what came later is not of that moment");
 
         std::fs::rename(&path, &away).unwrap();
-        while journal.waiting.lock().len() + 1024 < MOST_WAITING_BYTES {
+        while journal.tail.lock().waiting.len() + 1024 < MOST_WAITING_BYTES {
             journal.append(&rows[4]).unwrap_err();
         }
         for _ in 0..1_000 {
             journal.append(&rows[4]).unwrap_err();
         }
-        assert!(journal.waiting.lock().len() <= MOST_WAITING_BYTES);
+        assert!(journal.tail.lock().waiting.len() <= MOST_WAITING_BYTES);
     }
 
     #[test]

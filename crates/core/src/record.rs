@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::allocation::with_allocation;
 use crate::config::Config;
 use crate::host;
-use crate::journal::{Journal, JournalError, Reader, Waiting};
+use crate::journal::{End, Journal, JournalError, Reader, Tail};
 use crate::metric::Row;
 use crate::recording::{Head, Metadata, Recording, Run, Software, Status, VERSION, gzip, write_snapshot};
 use crate::root::Root;
@@ -93,8 +93,8 @@ pub fn set_ending(run: &mut Run, ending: Ending) {
 pub struct Rows {
     path: PathBuf,
     owner_pid: u32,
-    /// Those that a disk has no room for yet.
-    waiting: Waiting,
+    /// Of a journal that this process writes.
+    tail: Tail,
 }
 
 impl Rows {
@@ -105,14 +105,14 @@ impl Rows {
     pub fn start(path: &Path, about: &Value, as_guest: bool) -> io::Result<(Self, Box<dyn Sink>)> {
         let journal = Journal::create(path, about.clone(), as_guest)?;
         let mut rows = Self::of(path.to_owned());
-        rows.waiting = journal.waiting();
+        rows.tail = journal.tail();
         Ok((rows, Box::new(JournalSink(journal))))
     }
 
     /// The rows of a journal that somebody else writes or wrote, and that is ours from now on.
     #[must_use]
     pub fn of(path: PathBuf) -> Self {
-        Self { path, owner_pid: std::process::id(), waiting: Waiting::default() }
+        Self { path, owner_pid: std::process::id(), tail: Tail::default() }
     }
 
     /// Where they are.
@@ -137,9 +137,9 @@ impl Rows {
     /// # Errors
     /// Those of `out`, and of reading the journal.
     pub fn write_snapshot(&self, out: &mut impl Write, head: &Head) -> io::Result<()> {
-        self.reader()?;
+        let (mut reader, end) = (self.reader()?, self.end());
         let mut compressed = gzip(out);
-        write_snapshot(&mut compressed, head, &mut |take| self.replay(take))?;
+        write_snapshot(&mut compressed, head, &mut |take| reader.replay(&end, take))?;
         compressed.finish()?.flush()
     }
 
@@ -148,32 +148,18 @@ impl Rows {
     /// # Errors
     /// Those of reading the journal.
     pub fn recording(&self, head: Head) -> io::Result<Recording> {
-        self.reader()?;
         let mut recording = Recording::new(head);
-        self.replay(&mut |row| {
+        self.reader()?.replay(&self.end(), &mut |row| {
             recording.push(row);
             Ok(())
         })?;
         Ok(recording)
     }
 
-    /// Gives all rows that can be read, from the first on; a file that is gone has none.
-    ///
-    /// # Errors
-    /// Those of `take`, and of reading the journal.
-    pub fn replay(&self, take: &mut dyn FnMut(&Row) -> io::Result<()>) -> io::Result<()> {
-        self.waiting.after(|waiting| {
-            if let Ok(mut reader) = self.reader() {
-                reader.replay(take)?;
-            }
-            waiting.iter().try_for_each(take)
-        })
-    }
-
-    /// Those that a disk has no room for.
+    /// Where they end now: rows that come later, and those that a disk has no room for, are told apart.
     #[must_use]
-    pub fn waiting(&self) -> Vec<Row> {
-        self.waiting.after(<[Row]>::to_vec)
+    pub fn end(&self) -> End {
+        self.tail.end()
     }
 
     /// Reads them from the first on.

@@ -59,11 +59,15 @@ pub fn serve(orders: &str) -> Result<(), CompanionError> {
     leave_everything();
     // Who records only the machine has no other end to wait for than its host's.
     let watched = host.as_ref().filter(|_| !orders.track_processes);
-    let mut served = Served { pid: orders.host, start_ticks: host_start };
+    let mut served = Served {
+        pid: orders.host,
+        start_ticks: host_start,
+        is_followed: !orders.track_processes || orders.pid == orders.host,
+    };
     wait_for_stop(&signals, &mut tracker, watched, &mut served);
     if is_alive(orders.host, host_start) {
         // The journal is the host's. Where these can be written nowhere, it will think that we were killed.
-        let words = LastWords { notes: tracker.notes(), gpus: tracker.gpus(), rest: rows.waiting() };
+        let words = LastWords { notes: tracker.notes(), gpus: tracker.gpus(), rest: rows.end().waiting };
         let _ = orders.words.iter().find(|path| words.write(path).is_ok());
         let _ = rows.keep();
     } else {
@@ -87,15 +91,17 @@ fn give_up(error: CompanionError) -> CompanionError {
     error
 }
 
-/// Whom we serve. Others may send signals to all processes around it, which it may survive.
+/// Whom we serve. Others may send signals to all processes around it, which it may survive; where it does not, we end
+/// with it, unless it is another process that we follow.
 struct Served {
     pid: u32,
     start_ticks: Option<u64>,
+    is_followed: bool,
 }
 
 impl Beside for Served {
     fn obeys(&self, sender_pid: u32) -> bool {
-        sender_pid == self.pid || !is_alive(self.pid, self.start_ticks)
+        sender_pid == self.pid || !self.is_followed || !is_alive(self.pid, self.start_ticks)
     }
 }
 

@@ -3,14 +3,13 @@
 //! In:  a [`Recording`], or a journal's path. Out: a [`Session`] that only tells.
 //! Not here: how a recording is read (`recording`).
 
-use std::io;
 use std::path::Path;
 
 use super::{Life, Plan, Session};
 use crate::config::{Backend, Config, Interval};
-use crate::journal::Reader;
+use crate::journal::{End, Reader};
 use crate::metric::Row;
-use crate::record;
+use crate::record::{self, Rows};
 use crate::recording::{Recording, Run};
 
 impl Session {
@@ -61,23 +60,26 @@ impl Session {
 }
 
 impl Session {
-    /// All rows so far that can be read.
+    /// All rows so far that can be read; a file that is gone has none.
     pub(super) fn each_row(&self, mut take: impl FnMut(&Row)) {
-        // A file that cannot be read on gives no more.
-        let _ = self.replay(&mut |row| {
+        let Some((mut reader, end)) =
+            self.kept_rows().and_then(|rows| Some((rows.reader().ok()?, self.end_of(rows))))
+        else {
+            return;
+        };
+        // One that cannot be read on gives no more.
+        let _ = reader.replay(&end, &mut |row| {
             take(row);
             Ok(())
         });
     }
 
-    /// The same, from the first on for every table that is written.
-    pub(super) fn replay(&self, take: &mut dyn FnMut(&Row) -> io::Result<()>) -> io::Result<()> {
-        let Some(rows) = self.kept_rows() else { return Ok(()) };
-        rows.replay(take)?;
-        match &self.life {
-            // There was no room for them in the file.
-            Life::Companion { companion, .. } => companion.words.rest.iter().try_for_each(take),
-            _ => Ok(()),
+    /// Where the rows end, with those that a companion had no room for.
+    pub(super) fn end_of(&self, rows: &Rows) -> End {
+        let mut end = rows.end();
+        if let Life::Companion { companion, .. } = &self.life {
+            end.waiting.extend_from_slice(&companion.words.rest);
         }
+        end
     }
 }

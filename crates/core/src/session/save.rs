@@ -9,7 +9,7 @@ use std::path::Path;
 use super::{Life, Session};
 use crate::error::with_causes;
 use crate::output::Output;
-use crate::record::{self, Rows};
+use crate::record;
 use crate::recording::{Head, Recording, Run, Status, gzip, write_snapshot};
 use crate::snapshot::Moment;
 
@@ -79,12 +79,20 @@ impl Session {
             return recording.write(out);
         }
         let mut head = self.head();
-        if let Some(Err(error)) = self.kept_rows().map(Rows::reader) {
-            // Whoever removed the file took the rows; what else is known is kept.
-            let note = format!("the rows are lost: {}", with_causes(&error));
-            head.run.get_or_insert_default().notes.push(note);
-        }
-        write_snapshot(out, &head, &mut |take| self.replay(take))
+        let mut kept =
+            match self.kept_rows().map(|rows| rows.reader().map(|reader| (reader, self.end_of(rows)))) {
+                Some(Ok(kept)) => Some(kept),
+                Some(Err(error)) => {
+                    // Whoever removed the file took the rows; what else is known is kept.
+                    let note = format!("the rows are lost: {}", with_causes(&error));
+                    head.run.get_or_insert_default().notes.push(note);
+                    None
+                }
+                None => None,
+            };
+        write_snapshot(out, &head, &mut |take| {
+            kept.as_mut().map_or(Ok(()), |(reader, end)| reader.replay(end, take))
+        })
     }
 
     /// The whole recording in memory, as of now.
