@@ -13,7 +13,7 @@ from .tiny_data_frame import StatSpec, TinyDataFrame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Any, BinaryIO, Optional, Union
 
@@ -50,9 +50,18 @@ DEFAULT_STATS: list[StatSpec] = [
 ]
 
 
-def _named(specs: Sequence[StatSpec]) -> list[tuple[str, str, Optional[int]]]:
-    """What tells a list of figures from another one: a mean is a mean, whoever wrote it."""
-    return [(spec.column, spec.name, spec.round) for spec in specs]
+def _is_default(specs: list[StatSpec]) -> bool:
+    """Whether this is the default list, also with the functions that the original's has."""
+
+    def key(spec: StatSpec) -> tuple[Any, ...]:
+        agg: Any = spec.agg
+        if spec.name == "duration":
+            agg = duration
+        elif (getattr(agg, "__module__", None), spec.name) == ("statistics", "mean"):
+            agg = mean
+        return spec.column, agg, spec.name, spec.round
+
+    return list(map(key, specs)) == list(map(key, DEFAULT_STATS))
 
 
 class ResourceTracker:
@@ -120,10 +129,12 @@ class ResourceTracker:
         ]
         # When nobody holds the tracker any more, and at the interpreter's end at the latest.
         self._finalizer: weakref.finalize[[], ResourceTracker] = weakref.finalize(self, session.remove_files)
-        workers = sys.modules.get("multiprocessing.util")
-        if workers is not None:
-            # Its processes end without the interpreter's end.
-            workers.Finalize(self, self._finalizer, exitpriority=0)
+        workers = sys.modules.get("multiprocessing.process")
+        if workers is not None and workers.parent_process() is not None:
+            # Workers end without the interpreter's end.
+            from multiprocessing.util import Finalize
+
+            Finalize(self, self._finalizer, exitpriority=0)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -248,9 +259,10 @@ class ResourceTracker:
         columns = self._session.combined(bool(bytes), bool(human_names), system_prefix, process_prefix)
         return TinyDataFrame._of(dict(columns))
 
-    def stats(self, specs: Sequence[StatSpec] = DEFAULT_STATS) -> dict[str, dict[str, Any]]:
+    def stats(self, specs: Iterable[StatSpec] = DEFAULT_STATS) -> dict[str, dict[str, Any]]:
         """The default statistics, or any figures over the columns of the combined table."""
-        if specs is DEFAULT_STATS or _named(specs) == _named(DEFAULT_STATS):
+        specs = list(specs)
+        if _is_default(specs):
             return self._session.stats()
         rows = self.get_combined_metrics()
         if not len(rows):

@@ -179,3 +179,16 @@ def test_a_worker_that_keeps_its_tracker_leaves_no_file(scratch: Path) -> None:
     worker.start()
     worker.join()
     assert worker.exitcode == 0 and [path.name for path in scratch.glob("*.journal")] == []
+
+
+def test_handlers_of_the_programs_end_see_what_was_recorded() -> None:
+    program = """
+        import atexit, weakref
+        from resource_tracker import ResourceTracker
+        weakref.finalize(ResourceTracker, print, end="")
+        atexit.register(lambda: print(tracker.running, len(tracker.process_metrics) > 0))
+        import multiprocessing.util
+        tracker = ResourceTracker(interval=0.05)
+        tracker.wait_for_samples(2)
+    """
+    assert run_program(program) == "True True\n"

@@ -280,6 +280,9 @@ def test_the_default_list_as_the_original_writes_it_gives_the_default() -> None:
     some = tracker.stats([*specs(), StatSpec("process_memory", min), StatSpec("timestamp", len, "duration")])
     assert some["process_memory"] == {"mean": round(mean(memory), 2), "max": max(memory), "min": min(memory)}
     assert some["timestamp"]["duration"] == tracker.n_samples
+    assert tracker.stats(iter(specs())) == stats
+    ours = [StatSpec(spec.column, lambda values: 7, spec.name, spec.round) for spec in specs()]
+    assert tracker.stats(ours)["process_memory"] == {"mean": 7, "max": 7}, "a function of one's own is called"
 
 
 def test_custom_statistics_see_the_columns(recorded: ResourceTracker) -> None:
