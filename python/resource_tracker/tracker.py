@@ -161,7 +161,7 @@ class ResourceTracker:
         was_running = self.running
         self._session.stop()
         self._warn()
-        if was_running:
+        if was_running and "logging" in sys.modules:
             _log("debug", "Resource tracker stopped with %d samples", self.n_samples)
 
     def cleanup(self) -> None:
@@ -389,8 +389,11 @@ def _companion() -> str:
 
 
 def _log(level: str, message: str, *arguments: Any) -> None:
-    # Imported when there is something to say: it takes longer than all else together.
-    import logging
+    try:
+        # Imported when there is something to say: it takes longer than all else together.
+        import logging
+    except Exception:  # a host may have no descriptor left, or no library: no reason to fail it
+        return
 
     logger = logging.getLogger("resource_tracker")
     if not logger.handlers:

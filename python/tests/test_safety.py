@@ -151,6 +151,24 @@ def test_closed_and_reused_descriptors_are_never_read_or_written(tmp_path: Path)
     assert run_program(program, str(tmp_path)) == "whole\n"
 
 
+def test_a_host_without_a_free_descriptor_can_stop() -> None:
+    program = """
+        import os, resource, sys
+        from resource_tracker import ResourceTracker
+        tracker = ResourceTracker(interval=0.05, discover_cloud=False)
+        tracker.wait_for_samples(1)
+        assert "logging" not in sys.modules
+        resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+        try:
+            while True:
+                os.open("/dev/null", os.O_RDONLY)
+        except OSError:
+            tracker.stop()
+        print(tracker.state)
+    """
+    assert run_program(program) == "stopped\n"
+
+
 def test_looking_for_the_cloud_opens_and_closes_nothing_of_the_hosts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

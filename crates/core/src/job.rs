@@ -38,6 +38,12 @@ pub struct Job {
     counted_before_ns: u64,
     stolen: Stolen,
     spent_ns: u64,
+    /// When the last look began.
+    began_ns: u64,
+    /// What parents had received from children by the last look, in ticks.
+    received_ns: u64,
+    /// Ticks are in what was seen since the last row: processes without a clock, children that were waited for.
+    has_ticks: bool,
     accounts: Vec<Account>,
     buffer: Vec<u8>,
     ns_per_tick: u64,
@@ -77,6 +83,9 @@ impl Job {
             counted_before_ns: 0,
             stolen: Stolen::default(),
             spent_ns: 0,
+            began_ns: 0,
+            received_ns: 0,
+            has_ticks: false,
             accounts: Vec::new(),
             buffer: Vec::new(),
             ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
@@ -164,6 +173,7 @@ impl Job {
             let pids = snapshot.pids.as_deref().unwrap_or_default();
             self.tree.update(root, pids, snapshot.cpu.and_then(|cpu| cpu.forks))?;
         }
+        self.began_ns = Moment::now().monotonic_ns;
         self.accounts.clear();
         for at in 0..self.tree.members().len() {
             if let Some(member) = self.tree.members().get(at).copied() {
@@ -171,6 +181,10 @@ impl Job {
                 self.accounts.push(account);
             }
         }
+        let received_ns =
+            self.accounts.iter().fold(0, |sum: u64, one| sum.saturating_add(one.received.cpu_ns));
+        self.has_ticks |= received_ns != self.received_ns || !reaped.is_empty();
+        self.received_ns = received_ns;
         self.ledger.settle(&self.accounts, reaped);
         // Once the root has ended, what is left of the tree says nothing about what the job needs.
         if self.is_root_alive() {
@@ -212,10 +226,14 @@ impl Job {
         });
         self.spent_ns = self.spent_ns.max(seen_ns).max(own_ns.unwrap_or(0));
         let is_continuous = self.counter.as_ref().is_some_and(TreeCounter::is_continuous);
+        let by_counter = is_continuous && counted_ns == Some(self.spent_ns);
+        let by_clocks = seen_ns == self.spent_ns && !self.has_ticks;
+        // The clocks were read before the counter.
+        let begin_ns = if by_counter { begin_ns } else { self.began_ns };
         CpuTime {
             spent_ns: self.spent_ns,
             within: Within { begin_ns, end_ns: Moment::now().monotonic_ns },
-            steps: !is_continuous || counted_ns != Some(self.spent_ns),
+            steps: !by_counter && !by_clocks,
             seen_ns,
             is_counted: counted_ns.is_some() && self.is_fully_counted(),
         }
@@ -258,6 +276,7 @@ impl Job {
 
     /// A row was made of the last reading: peaks are of the next interval from here on.
     pub fn start_interval(&mut self) {
+        self.has_ticks = false;
         let _ = self.memory.take_peak_kib();
     }
 
@@ -272,6 +291,7 @@ impl Job {
         if let Some(known) = known.filter(|_| has_ended) {
             return Account { is_leaving: true, ..*known };
         }
+        self.has_ticks |= clock_ns.is_none();
         let mut own_ns =
             clock_ns.unwrap_or_else(|| ticks_ns(stat.utime_ticks.saturating_add(stat.stime_ticks)));
         if let Sampler::InsideOf { pid, cpu_ns } = sampler

@@ -81,10 +81,11 @@ pub(crate) fn run(
 ) {
     let start = engine.started_at();
     let mut grid = Grid::new(start.wall_ns, start.monotonic_ns, engine.config.interval.ns());
+    let by_looking = Watched::ByLooking { since_ns: start.monotonic_ns };
     let watched = match target {
         Target::Running(pid) if pid == std::process::id() => Watched::Nobody,
-        Target::Running(_) if engine.config.as_guest => Watched::ByLooking,
-        Target::Running(pid) => Watch::open(pid).map_or(Watched::ByLooking, Watched::ByDescriptor),
+        Target::Running(_) if engine.config.as_guest => by_looking,
+        Target::Running(pid) => Watch::open(pid).map_or(by_looking, Watched::ByDescriptor),
         Target::Future | Target::None => Watched::Nobody,
     };
     let mut peek_ns = FIRST_PEEK_NS;
@@ -210,26 +211,35 @@ enum Watched {
     /// The kernel tells us.
     ByDescriptor(Watch),
     /// A guest keeps no descriptor, and other systems have none: we look now and then.
-    ByLooking,
+    ByLooking { since_ns: u64 },
 }
 
-/// How often we look whether the process it follows is still there.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often we look whether the process that we follow is still there: at a fiftieth of the time since the start, so
+/// that the end of a short job is not late by more than that, and within these bounds.
+const LOOKS: u64 = 50;
+const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(1);
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
 
 fn wait(engine: &Engine, progress: &Progress, watched: &Watched, until_ns: u64) -> Wake {
-    let left = Duration::from_nanos(until_ns.saturating_sub(Moment::now().monotonic_ns));
-    let left = if matches!(watched, Watched::ByLooking) { left.min(LOOK_EVERY) } else { left };
+    let now_ns = Moment::now().monotonic_ns;
+    let left = Duration::from_nanos(until_ns.saturating_sub(now_ns));
+    let left = if let Watched::ByLooking { since_ns } = watched {
+        let pause = Duration::from_nanos(now_ns.saturating_sub(*since_ns) / LOOKS);
+        left.min(pause.clamp(LOOK_AT_MOST_EVERY, LOOK_AT_LEAST_EVERY))
+    } else {
+        left
+    };
     let mut ended = false;
     if let Some(bell) = progress.bell() {
         let descriptor = match watched {
             Watched::ByDescriptor(process) => Some(process),
-            Watched::Nobody | Watched::ByLooking => None,
+            Watched::Nobody | Watched::ByLooking { .. } => None,
         };
         ended = sys::wait_for_bell(bell, descriptor, left);
         bell.quiet();
     } else {
         progress.wait_for_order(left);
     }
-    ended |= matches!(watched, Watched::ByLooking) && !engine.is_target_alive();
+    ended |= matches!(watched, Watched::ByLooking { .. }) && !engine.is_target_alive();
     if ended { Wake::TargetEnded } else { Wake::TimeOrOrder }
 }
