@@ -90,18 +90,30 @@ run_job <- function(kind, uid) {
   list(reported = as.numeric(words[2]), true = as.numeric(words[3]), source = words[4])
 }
 
+stolen_s <- function() {
+  as.numeric(strsplit(readLines("/proc/stat", n = 1), " +")[[1]][[9]]) / 100
+}
+
 for (kind in c("one", "system", "mclapply", "cluster")) {
   for (uid in c(0L, nobody)) {
     test_that(sprintf("all CPU time of a job is reported: %s as %d", kind, uid), {
-      job <- run_job(kind, uid)
-      ratio <- job$reported / job$true
-      cat(sprintf(
-        "\n%-9s uid %-5d reported %.3f s, true %.3f s, ratio %.4f by %s", kind, uid, job$reported, job$true, ratio,
-        job$source
-      ))
       # Workers of a cluster are nobody's children. The counter that follows them all the same stops before the kernel
       # takes a process's memory down, and nobody is told of that last part.
-      expect_gte(ratio, if (kind == "cluster") 0.97 else 0.98)
+      least <- if (kind == "cluster") 0.97 else 0.98
+      for (attempts_left in 3:0) {
+        before_s <- stolen_s()
+        job <- run_job(kind, uid)
+        ratio <- job$reported / job$true
+        taken_s <- stolen_s() - before_s
+        cat(sprintf(
+          "\n%-9s uid %-5d reported %.3f s, true %.3f s, ratio %.4f by %s, %.2f s stolen", kind, uid, job$reported,
+          job$true, ratio, job$source, taken_s
+        ))
+        # While the hypervisor runs another machine on our CPUs, the counter goes on and the kernel's account does not
+        # (docs/numbers.md): such a run says nothing of this line, and is made again.
+        if ((ratio >= least && ratio <= 1.02) || taken_s < job$true / 100) break
+      }
+      expect_gte(ratio, least)
       expect_lte(ratio, 1.02)
     })
   }
