@@ -9,11 +9,11 @@ use crate::metric::{Kind, Metric, Row};
 use crate::snapshot::{Device, JobReading, MachineCpu, Snapshot};
 use crate::source::gpu::GpuState;
 
-/// How much longer than its row a rate must look back where its counter steps.
+/// How far a rate must look back at the least where its counter steps by 10 ms.
 const STEADY_NS: u64 = 100_000_000;
 
-/// A first row has no more to look back on than itself, and is at least 50 ms long, less what its baseline took.
-const ENOUGH_NS: u64 = 45_000_000;
+/// The same for the clocks of processes, which are behind by up to a tick of the scheduler where these run elsewhere.
+const STEADY_CLOCKS_NS: u64 = 20_000_000;
 
 /// A rate of CPU use that looks back over more than its row where the row is too short for the counter.
 #[derive(Debug, Default)]
@@ -27,8 +27,9 @@ impl Usage {
     /// The time counts from the beginning of one reading to the end of the other: whoever holds us up in between
     /// must not make the job look busier than the machine can be.
     ///
-    /// A counter that steps (a scheduler tick, 10 ms in `/proc/stat`) says nothing over a shorter time than 0.1 s, a
-    /// first row aside: `None` until then.
+    /// A counter that steps (10 ms in `/proc/stat`) says nothing over a shorter time than ten of its steps, a first row
+    /// aside, which has no more to look back on than itself and may be half of that, less what its baseline took:
+    /// `None` until then.
     pub fn add(&mut self, within: Within, cpu_ns: u64, counter: Counter) -> Option<f64> {
         let at_ns = within.end_ns;
         // The youngest point that is old enough for a counter that steps, and all that are younger.
@@ -37,14 +38,21 @@ impl Usage {
         }
         let (oldest, last) = (self.points.front().copied(), self.points.back().copied());
         let is_first_row = self.points.len() == 1;
-        self.points.push_back((within.begin_ns, cpu_ns));
-        let (then_ns, before_ns) = if counter == Counter::Exact { last? } else { oldest? };
-        // An oldest point that is younger than that is the very first one, where nothing was spent yet.
-        let enough_ns = match counter {
-            Counter::Stepping if is_first_row => ENOUGH_NS,
-            Counter::Stepping => STEADY_NS,
+        let steady_ns = match counter {
             Counter::Exact | Counter::ExactNow => 1,
+            Counter::Clocks => STEADY_CLOCKS_NS,
+            Counter::Stepping => STEADY_NS,
         };
+        let is_steady = |(then_ns, _): &&(u64, u64)| at_ns.saturating_sub(*then_ns) >= steady_ns;
+        let from = match counter {
+            Counter::Exact => last,
+            // One that is exact now was not before. The oldest point may be the very first one, where nothing was spent.
+            Counter::ExactNow | Counter::Stepping => oldest,
+            Counter::Clocks => self.points.iter().rev().find(is_steady).copied().or(oldest),
+        };
+        self.points.push_back((within.begin_ns, cpu_ns));
+        let (then_ns, before_ns) = from?;
+        let enough_ns = if is_first_row { (steady_ns / 20 * 9).max(1) } else { steady_ns };
         let elapsed_ns = at_ns.checked_sub(then_ns).filter(|elapsed| *elapsed >= enough_ns)?;
         Some(ratio(cpu_ns.checked_sub(before_ns)?, elapsed_ns))
     }
@@ -68,10 +76,13 @@ impl Within {
 }
 
 /// How a counter counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counter {
     /// To the nanosecond, at any moment.
+    #[default]
     Exact,
+    /// In steps of the scheduler, which nobody sees but who looks within milliseconds.
+    Clocks,
     /// In steps.
     Stepping,
     /// In steps so far, and exact at its end.
@@ -375,6 +386,21 @@ mod tests {
         let last = usage.add(Within::at(1002 * ms), 1010 * ms, Counter::Stepping).unwrap();
         assert!((1.0..1.01).contains(&last), "{last}");
         assert_eq!(Usage::default().add(Within::at(0), 0, Counter::Exact), None);
+    }
+
+    #[test]
+    fn clocks_of_processes_look_back_over_some_ticks_of_the_scheduler() {
+        let ms = 1_000_000;
+        let mut usage = Usage::default();
+        usage.add(Within::at(0), 0, Counter::Clocks);
+        assert_eq!(usage.add(Within::at(5 * ms), 5 * ms, Counter::Clocks), None);
+        assert_eq!(usage.add(Within::at(40 * ms), 40 * ms, Counter::Clocks), Some(1.0));
+        assert_eq!(usage.add(Within::at(60 * ms), 40 * ms, Counter::Clocks), Some(0.0), "the row alone");
+        // Four milliseconds at once, in a row of one.
+        assert_eq!(usage.add(Within::at(61 * ms), 44 * ms, Counter::Clocks), Some(4.0 / 21.0));
+        let mut usage = Usage::default();
+        usage.add(Within::at(0), 0, Counter::Clocks);
+        assert_eq!(usage.add(Within::at(10 * ms), 5 * ms, Counter::Clocks), Some(0.5), "a first row");
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub use begin::{adopt, follow};
 
 use crate::config::Config;
 use crate::counter::{OwnThread, TreeCounter};
-use crate::diff::Within;
+use crate::diff::{Counter, Within};
 use crate::error::SourceError;
 pub use crate::follow::Sampler;
 use crate::ledger::{Account, Ledger, Reaped, Totals};
@@ -42,8 +42,9 @@ pub struct Job {
     began_ns: u64,
     /// What parents had received from children by the last look, in ticks.
     received_ns: u64,
-    /// Ticks are in what was seen since the last row: processes without a clock, children that were waited for.
-    has_ticks: bool,
+    /// How often ticks came into what was seen since the last row: of processes without a clock, and of children that
+    /// were waited for.
+    ticks_seen: u32,
     accounts: Vec<Account>,
     buffer: Vec<u8>,
     ns_per_tick: u64,
@@ -85,7 +86,7 @@ impl Job {
             spent_ns: 0,
             began_ns: 0,
             received_ns: 0,
-            has_ticks: false,
+            ticks_seen: 0,
             accounts: Vec::new(),
             buffer: Vec::new(),
             ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
@@ -183,7 +184,7 @@ impl Job {
         }
         let received_ns =
             self.accounts.iter().fold(0, |sum: u64, one| sum.saturating_add(one.received.cpu_ns));
-        self.has_ticks |= received_ns != self.received_ns || !reaped.is_empty();
+        self.ticks_seen += u32::from(received_ns != self.received_ns || !reaped.is_empty());
         self.received_ns = received_ns;
         self.ledger.settle(&self.accounts, reaped);
         // Once the root has ended, what is left of the tree says nothing about what the job needs.
@@ -227,13 +228,17 @@ impl Job {
         self.spent_ns = self.spent_ns.max(seen_ns).max(own_ns.unwrap_or(0));
         let is_continuous = self.counter.as_ref().is_some_and(TreeCounter::is_continuous);
         let by_counter = is_continuous && counted_ns == Some(self.spent_ns);
-        let by_clocks = seen_ns == self.spent_ns && !self.has_ticks;
+        let by_clocks = seen_ns == self.spent_ns && self.ticks_seen == 0;
         // The clocks were read before the counter.
         let begin_ns = if by_counter { begin_ns } else { self.began_ns };
         CpuTime {
             spent_ns: self.spent_ns,
             within: Within { begin_ns, end_ns: Moment::now().monotonic_ns },
-            steps: !by_counter && !by_clocks,
+            counter: match (by_counter, by_clocks) {
+                (true, _) => Counter::Exact,
+                (false, true) => Counter::Clocks,
+                (false, false) => Counter::Stepping,
+            },
             seen_ns,
             is_counted: counted_ns.is_some() && self.is_fully_counted(),
         }
@@ -276,7 +281,7 @@ impl Job {
 
     /// A row was made of the last reading: peaks are of the next interval from here on.
     pub fn start_interval(&mut self) {
-        self.has_ticks = false;
+        self.ticks_seen = 0;
         let _ = self.memory.take_peak_kib();
     }
 
@@ -291,7 +296,7 @@ impl Job {
         if let Some(known) = known.filter(|_| has_ended) {
             return Account { is_leaving: true, ..*known };
         }
-        self.has_ticks |= clock_ns.is_none();
+        self.ticks_seen += u32::from(clock_ns.is_none());
         let mut own_ns =
             clock_ns.unwrap_or_else(|| ticks_ns(stat.utime_ticks.saturating_add(stat.stime_ticks)));
         if let Sampler::InsideOf { pid, cpu_ns } = sampler

@@ -3,7 +3,7 @@
 //! In:  filled by every `Source` in turn. Out: two of them make a row (`diff`).
 //! A field is `None` where its source gave nothing; its failure stands beside it.
 
-use crate::diff::Within;
+use crate::diff::{Counter, Within};
 use crate::error::SourceError;
 use crate::metric::GpuCells;
 use crate::source::gpu::GpuState;
@@ -144,8 +144,8 @@ pub struct CpuTime {
     pub spent_ns: u64,
     /// When it was read.
     pub within: Within,
-    /// It steps with scheduler ticks, so that over a few milliseconds it says nothing.
-    pub steps: bool,
+    /// How it counts: over a few milliseconds ticks say nothing.
+    pub counter: Counter,
     /// CPU time of processes that we saw, waited-for ones included; never falls.
     pub seen_ns: u64,
     /// A counter that misses nobody had its say: what was seen can be held against it.

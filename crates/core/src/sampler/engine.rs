@@ -256,13 +256,12 @@ impl Engine {
             // What was read late belongs to a longer time than we know of: no machine uses more CPUs than it has.
             Some(cores.min(f64::from(cpu.cpus)))
         });
-        let was_stepping = self.before.job.is_none_or(|job| job.cpu.steps);
+        let counter_then = self.before.job.map_or(Counter::Stepping, |job| job.cpu.counter);
         let process = snapshot.job.and_then(|job| {
-            let counter = match job.cpu.steps || was_stepping {
-                false => Counter::Exact,
+            let counter = match job.cpu.counter.max(counter_then) {
                 // The account of a job that has ended is exact.
-                true if is_end => Counter::ExactNow,
-                true => Counter::Stepping,
+                Counter::Stepping if is_end => Counter::ExactNow,
+                counter => counter,
             };
             self.process_usage.add(job.cpu.within, job.cpu.spent_ns, counter)
         });

@@ -220,14 +220,16 @@ const LOOKS: u64 = 50;
 const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(1);
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
 
+fn between_looks(followed_ns: u64) -> Duration {
+    Duration::from_nanos(followed_ns / LOOKS).clamp(LOOK_AT_MOST_EVERY, LOOK_AT_LEAST_EVERY)
+}
+
 fn wait(engine: &Engine, progress: &Progress, watched: &Watched, until_ns: u64) -> Wake {
     let now_ns = Moment::now().monotonic_ns;
     let left = Duration::from_nanos(until_ns.saturating_sub(now_ns));
-    let left = if let Watched::ByLooking { since_ns } = watched {
-        let pause = Duration::from_nanos(now_ns.saturating_sub(*since_ns) / LOOKS);
-        left.min(pause.clamp(LOOK_AT_MOST_EVERY, LOOK_AT_LEAST_EVERY))
-    } else {
-        left
+    let left = match watched {
+        Watched::ByLooking { since_ns } => left.min(between_looks(now_ns.saturating_sub(*since_ns))),
+        Watched::Nobody | Watched::ByDescriptor(_) => left,
     };
     let mut ended = false;
     if let Some(bell) = progress.bell() {
@@ -242,4 +244,15 @@ fn wait(engine: &Engine, progress: &Progress, watched: &Watched, until_ns: u64) 
     }
     ended |= matches!(watched, Watched::ByLooking { .. }) && !engine.is_target_alive();
     if ended { Wake::TargetEnded } else { Wake::TimeOrOrder }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_job_is_late_by_a_fiftieth_of_it() {
+        let after = |ms: u64| between_looks(ms * 1_000_000).as_millis();
+        assert_eq!([0, 20, 200, 1_000, 60_000].map(after), [1, 1, 4, 20, 100]);
+    }
 }

@@ -15,7 +15,7 @@ use ::sysinfo::{Pid, System};
 use self::members::{Member, is_alive};
 use super::{Spent, Table, Times, listed, platform};
 use crate::counter::TreeCounter;
-use crate::diff::Within;
+use crate::diff::{Counter, Within};
 use crate::error::SourceError;
 use crate::follow::{FollowedJob, Sampler};
 use crate::ledger::{Account, Ledger, Reaped, Totals};
@@ -214,7 +214,7 @@ impl Job {
         CpuTime {
             spent_ns: self.spent_ns,
             within: Within { begin_ns, end_ns: Moment::now().monotonic_ns },
-            steps: true,
+            counter: Counter::Stepping,
             seen_ns,
             is_counted: counted_ns.is_some(),
         }
