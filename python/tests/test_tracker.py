@@ -543,3 +543,11 @@ def test_no_name_of_a_file_is_standard_output(
         assert os.path.getsize("-") > 0
         os.unlink("-")
     assert capfd.readouterr().out == ""
+
+
+def test_the_shortest_run_has_a_rate() -> None:
+    for length in range(10):
+        with ResourceTracker(discover_cloud=False) as tracker:
+            sum(range(10_000 * length))
+        (cores,) = tracker.process_metrics["cpu_usage"]
+        assert cores is not None

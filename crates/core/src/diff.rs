@@ -40,7 +40,7 @@ impl Usage {
         let is_first_row = self.points.len() == 1;
         let steady_ns = match counter {
             Counter::Exact | Counter::ExactNow => 1,
-            Counter::Clocks => STEADY_CLOCKS_NS,
+            Counter::Clocks | Counter::ClocksNow => STEADY_CLOCKS_NS,
             Counter::Stepping => STEADY_NS,
         };
         let is_steady = |(then_ns, _): &&(u64, u64)| at_ns.saturating_sub(*then_ns) >= steady_ns;
@@ -48,11 +48,17 @@ impl Usage {
             Counter::Exact => last,
             // One that is exact now was not before. The oldest point may be the very first one, where nothing was spent.
             Counter::ExactNow | Counter::Stepping => oldest,
-            Counter::Clocks => self.points.iter().rev().find(is_steady).copied().or(oldest),
+            Counter::Clocks | Counter::ClocksNow => {
+                self.points.iter().rev().find(is_steady).copied().or(oldest)
+            }
         };
         self.points.push_back((within.begin_ns, cpu_ns));
         let (then_ns, before_ns) = from?;
-        let enough_ns = if is_first_row { (steady_ns / 20 * 9).max(1) } else { steady_ns };
+        let enough_ns = match counter {
+            Counter::Clocks | Counter::Stepping if is_first_row => steady_ns / 20 * 9,
+            Counter::Clocks | Counter::Stepping => steady_ns,
+            Counter::Exact | Counter::ExactNow | Counter::ClocksNow => 1,
+        };
         let elapsed_ns = at_ns.checked_sub(then_ns).filter(|elapsed| *elapsed >= enough_ns)?;
         Some(ratio(cpu_ns.checked_sub(before_ns)?, elapsed_ns))
     }
@@ -83,6 +89,8 @@ pub enum Counter {
     Exact,
     /// In steps of the scheduler, which nobody sees but who looks within milliseconds.
     Clocks,
+    /// The same at its end, where whatever time there was must do.
+    ClocksNow,
     /// In steps.
     Stepping,
     /// In steps so far, and exact at its end.
@@ -401,6 +409,9 @@ mod tests {
         let mut usage = Usage::default();
         usage.add(Within::at(0), 0, Counter::Clocks);
         assert_eq!(usage.add(Within::at(10 * ms), 5 * ms, Counter::Clocks), Some(0.5), "a first row");
+        let mut usage = Usage::default();
+        usage.add(Within::at(0), 0, Counter::Clocks);
+        assert_eq!(usage.add(Within::at(2 * ms), ms, Counter::ClocksNow), Some(0.5), "a job of 2 ms");
     }
 
     #[test]

@@ -261,6 +261,7 @@ impl Engine {
             let counter = match job.cpu.counter.max(counter_then) {
                 // The account of a job that has ended is exact.
                 Counter::Stepping if is_end => Counter::ExactNow,
+                Counter::Clocks if is_end => Counter::ClocksNow,
                 counter => counter,
             };
             self.process_usage.add(job.cpu.within, job.cpu.spent_ns, counter)
