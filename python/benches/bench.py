@@ -8,8 +8,7 @@ Budgets: a tight loop within 1 % of its speed at 1 s and 3 % at 0.01 s; import u
 
 The process is a shell in each case. The kernel looks at every page of a process for `smaps_rollup`, which nobody who
 wants PSS can do without: the larger a process, the more of everybody's time is that, and the nearer come all who read
-it. Two interpreters stand beside it, held to the same where the bare reads leave room for it: where the kernel alone
-takes more than a tenth of psutil's time, the bench says so, and the 1.5 times are what is left to hold us to.
+it. Two interpreters stand beside it; a large one does not keep the budget, nor do its bare reads.
 """
 
 from __future__ import annotations
@@ -26,11 +25,10 @@ from collections.abc import Callable
 FAILED: list[str] = []
 
 
-def show(what: str, found: float, unit: str, budget: float, note: str = "", floor: float = 0) -> None:
-    """`floor` is what nobody can be below."""
-    verdict = "ok" if found <= budget else "PAST ITS BUDGET" if floor <= budget else "OUT OF ANYBODY'S REACH"
+def show(what: str, found: float, unit: str, budget: float, note: str = "") -> None:
+    verdict = "ok" if found <= budget else "PAST ITS BUDGET"
     print(f"{what:<44} {found:10.3f} {unit:<4} budget {budget:g} {unit}  {verdict} {note}")
-    if found > budget >= floor:
+    if found > budget:
         FAILED.append(what)
 
 
@@ -185,7 +183,7 @@ def beside_psutil(what: str, pid: int) -> None:
     ratio, floor = beside_others(what, pid, 1)
     processes = sum(name.isdigit() for name in os.listdir("/proc"))
     note = f"(bare reads {floor:.3f} ×, psutil among {processes} processes)"
-    show(f"ours over psutil's time, {what}", ratio, "×", 0.1, note, floor)
+    show(f"ours over psutil's time, {what}", ratio, "×", 0.1, note)
 
 
 def beside_others(what: str, pid: int, processes: int) -> tuple[float, float]:
