@@ -100,18 +100,22 @@ for (kind in c("one", "system", "mclapply", "cluster")) {
       # Workers of a cluster are nobody's children. The counter that follows them all the same stops before the kernel
       # takes a process's memory down, and nobody is told of that last part.
       least <- if (kind == "cluster") 0.97 else 0.98
-      for (attempts_left in 3:0) {
+      # While the hypervisor runs another machine on our CPUs, the counter goes on and the kernel's account does not
+      # (docs/numbers.md): a run that lost a hundredth to that is made again, and the one that lost least counts.
+      least_taken <- Inf
+      for (attempt in 1:4) {
         before_s <- stolen_s()
         job <- run_job(kind, uid)
-        ratio <- job$reported / job$true
-        taken_s <- stolen_s() - before_s
+        taken <- (stolen_s() - before_s) / job$true
         cat(sprintf(
-          "\n%-9s uid %-5d reported %.3f s, true %.3f s, ratio %.4f by %s, %.2f s stolen", kind, uid, job$reported,
-          job$true, ratio, job$source, taken_s
+          "\n%-9s uid %-5d reported %.3f s, true %.3f s, ratio %.4f by %s, %.3f stolen", kind, uid, job$reported,
+          job$true, job$reported / job$true, job$source, taken
         ))
-        # While the hypervisor runs another machine on our CPUs, the counter goes on and the kernel's account does not
-        # (docs/numbers.md): such a run says nothing of this line, and is made again.
-        if ((ratio >= least && ratio <= 1.02) || taken_s < job$true / 100) break
+        if (taken < least_taken) {
+          least_taken <- taken
+          ratio <- job$reported / job$true
+        }
+        if (taken < 0.01) break
       }
       expect_gte(ratio, least)
       expect_lte(ratio, 1.02)
