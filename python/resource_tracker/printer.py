@@ -184,4 +184,6 @@ class _AsText:
 
 
 def _standard_output() -> Any:
+    # What was printed before stands before.
+    sys.stdout.flush()
     return getattr(sys.stdout, "buffer", None) or _AsText()

@@ -54,18 +54,21 @@ _NUMBER = itertools.count()
 def test_all_cpu_time_of_a_job_is_reported(
     kind: str, seconds: float, user: int, method: Optional[str], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for attempts_left in (3, 2, 1, 0):
+    # While the hypervisor runs another machine on our CPUs, the counter goes on and the kernel's account does not
+    # (docs/numbers.md): a run that lost a hundredth to that is made again, and the one that lost least counts.
+    least_stolen, ratio = float("inf"), float("nan")
+    for _attempt in range(4):
         before_s = _stolen_s()
         reported, true, source = _run(kind, seconds, user, method)
-        ratio, stolen_s = reported / true, _stolen_s() - before_s
+        stolen = (_stolen_s() - before_s) / true
         with capsys.disabled():
             sys.stdout.write(
                 f"\n{kind:<20} uid {user:<6} method {method!s:<6} reported {reported:.3f} s, true {true:.3f} s, "
-                f"ratio {ratio:.4f} by {source}, {stolen_s:.2f} s stolen"
+                f"ratio {reported / true:.4f} by {source}, {stolen:.3f} stolen"
             )
-        # While the hypervisor runs another machine on our CPUs, the counter goes on and the kernel's account does not
-        # (docs/numbers.md): such a run says nothing of this line, and is made again.
-        if 0.98 <= ratio <= 1.02 or stolen_s < true / 100 or not attempts_left:
+        if stolen < least_stolen:
+            least_stolen, ratio = stolen, reported / true
+        if stolen < 0.01:
             break
     assert 0.98 <= ratio <= 1.02
 

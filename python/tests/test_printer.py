@@ -67,6 +67,18 @@ def test_system_tracker_prints_to_standard_output() -> None:
     assert len(lines[2].split(",")) == len(SYSTEM.split())
 
 
+def test_rows_stand_behind_what_was_printed_before() -> None:
+    program = "from resource_tracker import SystemTracker; print('before'); SystemTracker(interval=0.05)"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        process.kill()
+    assert lines[0] == "before\n" and lines[1].startswith('"timestamp"')
+
+
 def test_rows_go_where_standard_output_goes() -> None:
     program = """
     import contextlib, io, os, signal, threading

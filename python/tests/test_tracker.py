@@ -24,6 +24,7 @@ from resource_tracker import (
 )
 from resource_tracker.tiny_data_frame import StatSpec
 from resource_tracker.tracker import DEFAULT_STATS
+from resource_tracker.tracker_procfs import get_process_stats
 
 #: CPU time of the recorded work: others use this machine too, so it is not the time that passed.
 SPENT: list[float] = []
@@ -109,6 +110,13 @@ def test_an_unknown_method_is_refused() -> None:
 def test_a_process_that_is_not_there_is_refused() -> None:
     with pytest.raises(ProcessLookupError):
         ResourceTracker(pid=2**22 - 1)
+
+
+@pytest.mark.parametrize("pid", [-1, 2**32, -(2**70)])
+def test_a_number_that_no_process_has_is_refused(pid: int) -> None:
+    for look in (ResourceTracker, ProcessTracker, get_process_stats):
+        with pytest.raises(ValueError, match=f"{pid} is no process id"):
+            look(pid=pid)
 
 
 def test_start_and_stop_once() -> None:

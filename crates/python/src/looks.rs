@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use resource_tracker::config::{Backend, Config, Interval};
@@ -35,16 +35,34 @@ pub fn backend_of(name: Option<&str>) -> PyResult<Backend> {
     backend.map_err(|error| PyValueError::new_err(format!("{error}; {}", error.hint())))
 }
 
+/// A process's number as it was given.
+#[derive(Clone, Copy)]
+pub struct Pid(pub u32);
+
+impl FromPyObject<'_, '_> for Pid {
+    type Error = PyErr;
+
+    fn extract(number: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        number.extract().map(Self).map_err(|error| {
+            if !error.is_instance_of::<PyOverflowError>(number.py()) {
+                return error;
+            }
+            let number = number.to_owned();
+            PyValueError::new_err(format!("{number} is no process id; those are positive numbers of 32 bits"))
+        })
+    }
+}
+
 /// Totals of a process, or of it and its descendants, so far.
 #[pyfunction]
 #[pyo3(signature = (pid, children, backend=None))]
 pub fn process_stats<'py>(
     py: Python<'py>,
-    pid: u32,
+    pid: Pid,
     children: bool,
     backend: Option<&str>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (root, backend) = (host()?, backend_of(backend)?);
+    let (Pid(pid), root, backend) = (pid, host()?, backend_of(backend)?);
     let read = py.detach(|| match backend {
         Backend::Procfs => reading::process(root, pid, children),
         Backend::Sysinfo => sysinfo::process(root, pid, children),
@@ -131,7 +149,7 @@ impl Meter {
     /// Of a process, or of the machine where `pid` is None.
     #[new]
     #[pyo3(signature = (pid, children, interval))]
-    fn new(py: Python<'_>, pid: Option<u32>, children: bool, interval: f64) -> PyResult<Self> {
+    fn new(py: Python<'_>, pid: Option<Pid>, children: bool, interval: f64) -> PyResult<Self> {
         let interval = Interval::from_seconds(interval)
             .map_err(|error| PyValueError::new_err(format!("{error}; {}", error.hint())))?;
         let config = Config {
@@ -142,8 +160,8 @@ impl Meter {
             backend: backend_of(None)?,
             ..Config::default()
         };
-        let target = pid.map_or(Target::None, Target::Running);
         let table = if pid.is_some() { Table::Process } else { Table::System };
+        let target = pid.map_or(Target::None, |Pid(pid)| Target::Running(pid));
         let meter = py.detach(|| meter::Meter::start(config, target));
         let meter = meter.map_err(|source| error::session(&SessionError::Tracker(source)))?;
         Ok(Self { meter: Mutex::new(meter), table })

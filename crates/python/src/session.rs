@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::column::frame_to_python;
 use crate::error;
 use crate::facts::{stats_from_python, stats_to_python};
-use crate::looks::backend_of;
+use crate::looks::{Pid, backend_of};
 use crate::value::{map_to_python, to_python};
 
 /// One recording: started, looked at, stopped, kept, loaded.
@@ -45,7 +45,7 @@ impl Session {
     #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "those of the contract")]
     #[pyo3(signature = (*, pid, children, interval, method, autostart, track_processes, track_system, discover_server, discover_cloud, companion=None))]
     fn new(
-        pid: u32,
+        pid: Pid,
         children: bool,
         interval: f64,
         method: Option<String>,
@@ -63,7 +63,7 @@ impl Session {
             Config { interval, children, track_processes, track_system, backend, ..Config::default() };
         Ok(Self::of(CoreSession::new(Plan {
             config,
-            pid,
+            pid: pid.0,
             method,
             autostart,
             discover_server,
