@@ -4,20 +4,29 @@
 //! Out: [`Allocation`], also as a key of `server_info`.
 //! Not here: the rest of `server_info` (`host`).
 
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::metric::Metric;
 use crate::summary::Summary;
 
 /// Who uses the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
     /// Others use it too.
     Shared,
     /// Nothing of note beside the job.
     Dedicated,
+}
+
+impl Allocation {
+    /// As `server_info` has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Dedicated => "dedicated",
+        }
+    }
 }
 
 /// From when on the machine's use is more than the job's. Either is enough.
@@ -63,7 +72,7 @@ pub fn allocation(summary: &Summary) -> Option<Allocation> {
 /// `server_info` with the guess in it.
 #[must_use]
 pub fn with_allocation(mut server_info: Map<String, Value>, summary: &Summary) -> Map<String, Value> {
-    server_info.insert("allocation".to_owned(), json!(allocation(summary)));
+    server_info.insert("allocation".to_owned(), json!(allocation(summary).map(Allocation::name)));
     server_info
 }
 

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
+use crate::allocation::allocation;
 use crate::metric::Metric;
 use crate::record::PROGRAM_VERSION;
 use crate::recording::{Head, Recording, Run, Status};
@@ -233,7 +234,7 @@ fn write_machine(html: &mut String, head: &Head, context: &Context) {
     facts.add("GPUs", gpus(info).as_deref());
     facts.add(
         "Used by",
-        word("allocation").map(|word| match word {
+        word("allocation").or_else(|| Some(allocation(&context.summary)?.name())).map(|word| match word {
             "dedicated" => "this job alone (dedicated)",
             "shared" => "others too (shared)",
             other => other,

@@ -196,6 +196,16 @@ fn runs_with_little_in_them_have_a_page_that_says_so() {
 }
 
 #[test]
+fn who_uses_the_machine_is_guessed_where_a_recording_does_not_say() {
+    let mut recording = recording(&Config::default(), finished(), 3);
+    assert!(page_of(&recording, |_| {}).contains("this job alone (dedicated)"));
+    if let Some(info) = &mut recording.head.server_info {
+        info.insert("allocation".to_owned(), json!("shared"));
+    }
+    assert!(page_of(&recording, |_| {}).contains("others too (shared)"));
+}
+
+#[test]
 fn the_gpu_has_charts_where_there_is_one() {
     let mut recording = recording(&Config::default(), finished(), 3);
     assert!(!page_of(&recording, |_| {}).contains("chart-vram"));

@@ -86,7 +86,8 @@ impl Session {
         }
         self.look_at_server(host::look);
         let info = self.server.clone()?;
-        let is_guessed = matches!(self.life, Life::Loaded { .. }) && info.contains_key("allocation");
+        // The original leaves the guess out unless it is `shared`.
+        let is_guessed = info.get("allocation").is_some_and(|guess| !guess.is_null());
         Some(if is_guessed { info } else { with_allocation(info, &self.summary()) })
     }
 

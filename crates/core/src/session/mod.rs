@@ -445,6 +445,22 @@ mod tests {
     }
 
     #[test]
+    fn a_recording_without_a_guess_of_the_allocation_gets_one() {
+        let mut text = Vec::new();
+        let mut session = recorded();
+        session.write_snapshot(&mut text, false).unwrap();
+        let mut recording = Recording::read(text.as_slice()).unwrap();
+        let guess = recording
+            .head
+            .server_info
+            .as_mut()
+            .and_then(|info| info.insert("allocation".into(), Value::Null));
+        assert!(guess.is_some_and(|guess| guess.is_string()));
+        let loaded = Session::from_recording(recording).server_info();
+        assert_eq!(loaded, session.server_info());
+    }
+
+    #[test]
     fn rows_are_where_the_host_wants_them() {
         let folder = tempfile::tempdir().unwrap();
         let mut session = Session::new(plan()).with_rows_in(folder.path().to_owned());

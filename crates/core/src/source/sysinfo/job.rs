@@ -115,7 +115,7 @@ impl Job {
         }
         for member in self.members.iter_mut().filter(|member| member.is_alive) {
             member.is_looked_at = true;
-            member.unique = platform::unique_kib(member.pid).map(|kib| (kib, member.rss_kib));
+            member.share = platform::share_kib(member.pid).map(|kib| (kib, member.rss_kib));
         }
         self.rest_until = Some(began + began.elapsed().saturating_mul(REST));
     }

@@ -9,7 +9,9 @@ use crate::error::SourceError;
 use crate::root::Root;
 use crate::snapshot::{DiskSpace, MachineCpu, MachineMemory, Snapshot};
 use crate::source::Source as _;
-use crate::source::procfs::{self, parse_meminfo, parse_mountinfo, parse_pid_stat, parse_stat};
+use crate::source::procfs::{
+    self, parse_meminfo, parse_mountinfo, parse_pid_stat, parse_smaps_rollup, parse_stat,
+};
 
 /// A child's storage bytes are in its parent's once it was waited for (`proc_pid_io(5)`).
 pub const STORAGE_IS_HANDED_ON: bool = true;
@@ -58,20 +60,10 @@ pub fn spent(pid: u32) -> Option<Spent> {
     })
 }
 
-/// Memory that is a process's alone; `None` where its pages may not be looked at.
-pub fn unique_kib(pid: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    parse_unique_kib(&text)
-}
-
-/// The private lines of `smaps_rollup`: `Private_Clean`, `Private_Dirty` and `Private_Hugetlb`.
-fn parse_unique_kib(text: &str) -> Option<u64> {
-    let mut private = text.lines().filter_map(|line| line.strip_prefix("Private_")).peekable();
-    private.peek()?;
-    private.try_fold(0_u64, |sum, line| {
-        let (_, value) = line.split_once(':')?;
-        sum.checked_add(value.trim().strip_suffix(" kB")?.parse().ok()?)
-    })
+/// A process's share of memory (PSS); `None` where its pages may not be looked at.
+pub fn share_kib(pid: u32) -> Option<u64> {
+    let text = std::fs::read(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    parse_smaps_rollup(&text).ok()?.map(|pages| pages.pss_kib)
 }
 
 /// As the other backend chooses them: a device below counts, what is stacked on it does not.
@@ -129,17 +121,4 @@ pub fn pool_of(disk: &Disk) -> String {
 pub fn unused_bytes(disk: &Disk) -> Option<u64> {
     let found = rustix::fs::statvfs(disk.mount_point()).ok()?;
     found.f_bfree.checked_mul(found.f_frsize)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn private_memory_is_the_sum_of_its_lines_and_unknown_without_them() {
-        let text = "Rss: 900 kB\nPss: 500 kB\nPrivate_Clean:      16 kB\nPrivate_Dirty:     400 kB\nPrivate_Hugetlb: 0 kB\n";
-        assert_eq!(parse_unique_kib(text), Some(416));
-        assert_eq!(parse_unique_kib("Rss: 900 kB\n"), None);
-        assert_eq!(parse_unique_kib("Private_Clean: many kB\n"), None);
-    }
 }

@@ -69,7 +69,7 @@ pub fn spent(pid: u32) -> Option<Spent> {
 }
 
 /// Memory that is charged to a process alone: what Activity Monitor calls its memory.
-pub fn unique_kib(pid: u32) -> Option<u64> {
+pub fn share_kib(pid: u32) -> Option<u64> {
     sys::account_of(pid).map(|account| account.footprint_kib)
 }
 

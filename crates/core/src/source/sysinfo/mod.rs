@@ -1,5 +1,5 @@
 //! The portable backend: the same snapshot on every system, with `sysinfo` for what it has and a small file a system
-//! for what it lacks (user and system time, USS, buffers and caches).
+//! for what it lacks (user and system time, PSS or USS, buffers and caches).
 //!
 //! In:  the system's own calls. Out: the sources of [`Source`](super::Source), and a [`FollowedJob`].
 //! Not here: what Linux's own backend knows beyond this (`procfs`, `cgroup`, `counter`).

@@ -58,7 +58,7 @@ pub fn spent(pid: u32) -> Option<Spent> {
 }
 
 /// Memory that is a process's alone.
-pub fn unique_kib(pid: u32) -> Option<u64> {
+pub fn share_kib(pid: u32) -> Option<u64> {
     sys::private_kib(pid)
 }
 

@@ -28,15 +28,15 @@ pub(super) struct Member {
     pub rss_kib: u64,
     /// Its pages were looked at, or that was refused.
     pub is_looked_at: bool,
-    /// Memory that is its alone, and what was resident at that look.
-    pub unique: Option<(u64, u64)>,
+    /// Its share of memory (PSS, USS where there is none), and what was resident at that look.
+    pub share: Option<(u64, u64)>,
 }
 
 impl Member {
-    /// The last USS and the growth of RSS since; RSS where there is none.
+    /// The last share and the growth of RSS since; RSS where there is none.
     pub fn memory_kib(&self) -> u64 {
-        self.unique.map_or(self.rss_kib, |(unique_kib, rss_kib)| {
-            unique_kib.saturating_add(self.rss_kib).saturating_sub(rss_kib)
+        self.share.map_or(self.rss_kib, |(share_kib, rss_kib)| {
+            share_kib.saturating_add(self.rss_kib).saturating_sub(rss_kib)
         })
     }
 }
@@ -99,6 +99,6 @@ fn member_of(process: &::sysinfo::Process) -> Member {
         is_alive: is_alive(process),
         rss_kib: process.memory() / 1024,
         is_looked_at: false,
-        unique: None,
+        share: None,
     }
 }
