@@ -48,6 +48,32 @@ def test_pages_that_forked_children_share_count_once_and_are_their_parents_again
     assert 400 <= after <= 440
 
 
+@pytest.mark.parametrize("method", [None, "spawn"])
+def test_a_process_that_still_runs_in_its_parents_memory_does_not_double_it(method: str, tmp_path: Path) -> None:
+    program = f"""
+        import os, subprocess, sys, time
+        from resource_tracker import ResourceTracker
+
+        held = bytearray(300 << 20)
+        os.mkfifo({str(tmp_path / "gate")!r})
+        look = "from resource_tracker.tracker_procfs import get_process_stats; import time; time.sleep(1.2); "
+        look += "print(get_process_stats({{os.getpid()}})['memory'] / 1024, flush=True); "
+        look += "open({str(tmp_path / "gate")!r}, 'w').close()"
+        subprocess.Popen([sys.executable, "-c", look.replace("{{os.getpid()}}", str(os.getpid()))])
+        tracker = ResourceTracker(interval=0.2, method={method!r})
+        # Stays where it was started until the gate is opened, and this thread with it.
+        opened = [(os.POSIX_SPAWN_OPEN, 0, {str(tmp_path / "gate")!r}, os.O_RDONLY, 0)]
+        os.posix_spawn("/bin/true", ["true"], {{}}, file_actions=opened)
+        os.wait()
+        tracker.stop()
+        assert tracker.n_samples > 4
+        print(tracker.stats()["process_memory"]["max"] / 1024)
+    """
+    seen, peak = map(float, run_program(program).split())
+    assert 300 <= seen <= 400
+    assert 300 <= peak <= 400
+
+
 def test_a_copy_that_lets_go_of_what_it_has_from_its_parent_never_held_it_twice() -> None:
     program = """
         import os, time

@@ -58,7 +58,17 @@ impl Memory {
             self.page_kib = rustix::param::page_size() as u64 / 1024;
         }
         let before = std::mem::take(&mut self.held);
-        for member in members.iter().filter(|member| !member.stat.is_zombie()) {
+        // Once it was seen with memory of its own it has some.
+        let borrows = |member: &Member| {
+            let is_known = find(&before, member.pid).is_some();
+            let parent = || members.iter().find(|other| other.pid == member.stat.ppid);
+            member.stat.is_copy
+                && !is_known
+                && parent().is_some_and(|parent| member.stat.borrows_from(&parent.stat))
+        };
+        let members: Vec<&Member> =
+            members.iter().filter(|member| !member.stat.is_zombie() && !borrows(member)).collect();
+        for member in &members {
             let rss_kib = member.stat.rss_pages.saturating_mul(self.page_kib);
             let PidStatus { peak_rss_kib, swap_kib } = self.status(root, member.pid);
             let found = Held {
@@ -93,7 +103,7 @@ impl Memory {
         let went = before.iter().filter(|held| same(&self.held, held).is_none());
         let mut changed: Vec<Option<(u64, u64)>> = came.chain(went).map(|held| held.image).collect();
         changed.sort_unstable();
-        for (at, member) in members.iter().filter(|member| !member.stat.is_zombie()).enumerate() {
+        for (at, member) in members.into_iter().enumerate() {
             let inherited_kib = inherited_kib(&before, &self.held, member);
             let is_strange = member.stat.is_copy && find(&self.held, member.stat.ppid).is_none();
             let strange_kib =

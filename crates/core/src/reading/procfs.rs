@@ -37,7 +37,11 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     let (mut user_ticks, mut system_ticks) = (Some(0), Some(0));
     let mut storage = None;
     let mut members = Vec::with_capacity(look.found.len());
-    for (pid, stat) in std::mem::take(&mut look.found) {
+    let found = std::mem::take(&mut look.found);
+    let borrows = |stat: &PidStat| {
+        stat.is_copy && found.iter().any(|(pid, parent)| *pid == stat.ppid && stat.borrows_from(parent))
+    };
+    for (pid, stat) in &found {
         user_ticks = plus(user_ticks, Some(stat.utime_ticks));
         system_ticks = plus(system_ticks, Some(stat.stime_ticks));
         if with_children {
@@ -47,14 +51,16 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
         if stat.is_zombie() {
             continue;
         }
-        members.push(pid);
-        let held_kib = look.pss_kib(pid).or_else(|| stat.rss_pages.checked_mul(page_kib));
-        reading.memory_kib = plus(reading.memory_kib, held_kib);
-        if let Some((read_bytes, write_bytes)) = look.storage_bytes(pid) {
+        members.push(*pid);
+        if !borrows(stat) {
+            let held_kib = look.pss_kib(*pid).or_else(|| stat.rss_pages.checked_mul(page_kib));
+            reading.memory_kib = plus(reading.memory_kib, held_kib);
+        }
+        if let Some((read_bytes, write_bytes)) = look.storage_bytes(*pid) {
             let (read, written) = storage.unwrap_or((Some(0), Some(0)));
             storage = Some((plus(read, Some(read_bytes)), plus(written, Some(write_bytes))));
         }
-        if pid != reading.pid {
+        if *pid != reading.pid {
             reading.children = Some(reading.children.unwrap_or(0) + 1);
         }
     }

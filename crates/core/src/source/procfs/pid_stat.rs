@@ -32,6 +32,8 @@ pub struct PidStat {
     pub threads: u64,
     /// Start, in ticks since boot; with the pid it is the identity of a process.
     pub start_ticks: u64,
+    /// Bytes of its address space.
+    pub size_bytes: u64,
     /// Resident pages.
     pub rss_pages: u64,
     /// Where its stack and its heap start: the kernel lays out every program at random, and its copies alike. `None`
@@ -44,6 +46,9 @@ pub struct PidStat {
 /// `PF_FORKNOEXEC` of `include/linux/sched.h`.
 const FORKED_WITHOUT_EXEC: u64 = 0x40;
 
+/// Two looks at the same memory may be so far apart.
+const MOVED_PAGES: u64 = 16;
+
 /// SIGCHLD in a mask of signals.
 const SIGCHLD: u64 = 1 << (libc::SIGCHLD - 1);
 
@@ -52,6 +57,16 @@ impl PidStat {
     #[must_use]
     pub const fn is_zombie(&self) -> bool {
         matches!(self.state, b'Z') || self.is_dead()
+    }
+
+    /// It runs in its parent's memory, as one that was started by `vfork` or `posix_spawn` does until it runs its own
+    /// program: all of that would count twice. A forked copy has another size, since it gets no pages of files.
+    #[must_use]
+    pub fn borrows_from(&self, parent: &Self) -> bool {
+        self.is_copy
+            && self.size_bytes > 0
+            && (self.size_bytes, self.image) == (parent.size_bytes, parent.image)
+            && self.rss_pages.abs_diff(parent.rss_pages) <= MOVED_PAGES
     }
 
     /// Being reaped at this moment.
@@ -85,7 +100,8 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
     let cstime_ticks = number("cstime", field.next())?; // 17
     let threads = number("num_threads", field.nth(2))?; // 20
     let start_ticks = number("starttime", field.nth(1))?; // 22
-    let rss_pages = number("rss", field.nth(1))?; // 24
+    let size_bytes = number("vsize", field.next())?; // 23
+    let rss_pages = number("rss", field.next())?; // 24
     let start_stack = field.nth(3).and_then(decimal); // 28
     let ignored = field.nth(4).and_then(decimal); // 33
     let start_brk = field.nth(13).and_then(decimal); // 47
@@ -101,6 +117,7 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
         cstime_ticks,
         threads,
         start_ticks,
+        size_bytes,
         rss_pages,
         image: start_stack.zip(start_brk).filter(|(stack, heap)| *stack > 0 && *heap > 0),
         ignores_children: ignored.is_some_and(|signals| signals & SIGCHLD != 0),
