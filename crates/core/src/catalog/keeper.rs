@@ -9,10 +9,14 @@
 
 use super::cache;
 use super::error::KeeperError;
+#[cfg(feature = "net")]
+use super::resolver::InThread;
 use crate::human::Zone;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
+#[cfg(feature = "net")]
+use ureq::unversioned::transport::DefaultConnector;
 
 /// Where the Keeper is unless `RESOURCE_TRACKER_KEEPER_URL` says otherwise.
 pub const KEEPER_URL: &str = "https://keeper.sparecores.net";
@@ -137,7 +141,8 @@ fn new_agent() -> ureq::Agent {
         }
     }
     // Statuses are answers here: their bodies say what was wrong.
-    ureq::Agent::config_builder().http_status_as_error(false).tls_config(tls.build()).build().new_agent()
+    let config = ureq::Agent::config_builder().http_status_as_error(false).tls_config(tls.build()).build();
+    ureq::Agent::with_parts(config, DefaultConnector::default(), InThread)
 }
 
 #[cfg(feature = "net")]

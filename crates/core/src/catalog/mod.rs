@@ -20,6 +20,8 @@ pub mod price;
 pub mod query;
 pub mod region;
 mod remote;
+#[cfg(feature = "net")]
+mod resolver;
 pub mod server;
 mod update;
 
