@@ -56,6 +56,15 @@ impl Client {
         self.request("PUT", host, path, headers)
     }
 
+    /// Whether anybody takes a connection there.
+    pub(crate) fn reaches(&self, host: &str) -> bool {
+        let connect = || {
+            let (address, ..) = self.address(host)?;
+            TcpStream::connect_timeout(&address, self.left()?).map_err(timed)
+        };
+        connect().is_ok()
+    }
+
     fn request(
         &self,
         method: &str,

@@ -16,6 +16,15 @@ const LINK_LOCAL: &str = "169.254.169.254";
 const ALICLOUD: &str = "100.100.100.200";
 const SCALEWAY: &str = "169.254.42.42";
 
+/// Where a vendor's service is.
+pub(crate) fn host_of(vendor_id: &str) -> &'static str {
+    match vendor_id {
+        "alicloud" => ALICLOUD,
+        "scaleway" => SCALEWAY,
+        _ => LINK_LOCAL,
+    }
+}
+
 /// A name as clouds give them, or nothing: an error page must not become an instance type.
 pub(crate) fn plausible(text: &str) -> Option<String> {
     let text = text.trim();

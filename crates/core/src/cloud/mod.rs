@@ -185,30 +185,46 @@ impl Discovery {
 }
 
 /// Asks vendors side by side; the first in the table's order that knows this machine.
+///
+/// Those of one address only once somebody takes a connection there: mostly nobody does, and then there are three threads
+/// without any memory of their own. The C library sets 64 MiB of address space aside for each that has some.
 fn ask<'a>(client: &Client, vendors: impl Iterator<Item = &'a vendor::Vendor>) -> Option<Cloud> {
-    let mut vendors: Vec<&vendor::Vendor> = vendors.collect();
+    let vendors: Vec<&vendor::Vendor> = vendors.collect();
     if let [only] = vendors.as_slice() {
         return (only.ask)(client);
     }
+    let host_of = |vendor: &vendor::Vendor| metadata::host_of(vendor.id);
+    let mut hosts: Vec<&str> = vendors.iter().map(|vendor| host_of(vendor)).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let answers = in_threads(&hosts, |host| {
+        if !client.reaches(host) {
+            return Vec::new();
+        }
+        let there: Vec<_> = vendors.iter().filter(|vendor| host_of(vendor) == *host).collect();
+        in_threads(&there, |vendor| (vendor.ask)(client))
+    });
+    let known = answers.into_iter().flatten().flatten().flatten().flatten();
+    known.min_by_key(|cloud| vendors.iter().position(|vendor| vendor.id == cloud.vendor))
+}
+
+/// What becomes of each in a thread of its own; nothing where no thread can be had.
+fn in_threads<T: Sync, A: Send>(all: &[T], work: impl Fn(&T) -> A + Sync) -> Vec<Option<A>> {
     thread::scope(|scope| {
-        let asked: Vec<_> = vendors
-            .drain(..)
-            // A thread that cannot be started is a vendor that does not answer.
-            .filter_map(|vendor| {
-                let ask = || {
-                    // So many for up to a second are not to be among a host's, who may close and reuse any number.
-                    let _ = sys::leave_descriptors();
-                    let answer = (vendor.ask)(client);
-                    note_spent();
-                    answer
-                };
-                thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, ask).ok()
-            })
-            .collect();
+        let start = |one| {
+            let work = &work;
+            let work = move || {
+                // So many for up to a second are not to be among a host's, who may close and reuse any number.
+                let _ = sys::leave_descriptors();
+                let answer = work(one);
+                note_spent();
+                answer
+            };
+            thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, work).ok()
+        };
+        let started: Vec<_> = all.iter().map(start).collect();
         // All are joined, so that nothing is left over.
-        let answers: Vec<Option<Cloud>> =
-            asked.into_iter().map(|thread| thread.join().ok().flatten()).collect();
-        answers.into_iter().flatten().next()
+        started.into_iter().map(|thread| thread?.join().ok()).collect()
     })
 }
 
