@@ -334,3 +334,28 @@ def test_the_command_in_the_wheel_is_the_one_that_is_used() -> None:
     assert os.path.realpath(_command()) == os.path.realpath(
         os.path.join(sysconfig.get_path("scripts"), "resource-tracker")
     )
+
+
+def test_a_companion_has_descriptors_where_its_host_has_none() -> None:
+    program = """
+        import logging, os, resource, signal, subprocess, time
+        logging.basicConfig(level=logging.WARNING)
+        from resource_tracker import ResourceTracker
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (20, most))
+        tracker = ResourceTracker(interval=0.1, method="spawn")
+        taken = []
+        try:
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError:
+            pass
+        held = bytearray(200 << 20)
+        time.sleep(0.5)
+        was_running = tracker.running
+        for descriptor in taken:
+            os.close(descriptor)
+        tracker.stop()
+        print(was_running, tracker.state, tracker.stats()["process_memory"]["max"] > 200 * 1024)
+    """
+    assert run_program(program) == "True stopped True\n"

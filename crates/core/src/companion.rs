@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, test_kill_process, waitpid};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -312,7 +312,13 @@ fn places_for_words(journal: &Path, id: &str) -> Vec<PathBuf> {
 }
 
 fn is_alive(pid: u32, start_ticks: Option<u64>) -> bool {
-    Root::host_as_guest().is_ok_and(|root| procfs::is_alive(&root, pid, start_ticks))
+    match Root::host_as_guest() {
+        Ok(root) => procfs::is_alive(&root, pid, start_ticks),
+        // We cannot see any process, for want of a descriptor or of `/proc`. Whether there is one of that number can be
+        // told all the same.
+        Err(_) => Pid::from_raw(pid.cast_signed())
+            .is_some_and(|pid| matches!(test_kill_process(pid), Ok(()) | Err(Errno::PERM))),
+    }
 }
 
 /// Starts the program, lets it leave us, and hears what it has to say.

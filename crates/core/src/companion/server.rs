@@ -28,6 +28,7 @@ use crate::wrap::{Beside, Signals, command_of, wait_for_stop};
 pub fn serve(orders: &str) -> Result<(), CompanionError> {
     let orders: Orders = serde_json::from_str(orders).map_err(CompanionError::Order)?;
     sys::close_inherited();
+    use_all_descriptors();
     // The one that our host sends; one that the host ignores would be so for us too.
     sys::reset(libc::SIGTERM);
     sys::leave_parent().map_err(|error| give_up(CompanionError::Failed { why: error.to_string() }))?;
@@ -132,6 +133,13 @@ fn start(orders: &Orders, config: Config) -> Result<Started, CompanionError> {
         if is_missing { CompanionError::Refused { why } } else { failed(why) }
     })?;
     Ok(Started { tracker, rows, run, signals })
+}
+
+/// The host may have few left for itself, and we are not the host.
+fn use_all_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Holds nothing more of the host's that could outlive it: its folder, its terminal, the pipes that we spoke through.
