@@ -497,3 +497,64 @@ def test_a_host_that_can_write_nothing_has_statistics_and_no_file_of_ours(scratc
     said, rows = run_program(program).splitlines()
     assert "there are statistics, but no tables" in said and rows == "0"
     assert list(scratch.iterdir()) == []
+
+
+def test_where_no_thread_can_be_had_the_embedded_catalogue_answers() -> None:
+    program = """
+        import os, resource, tempfile
+        from resource_tracker import ResourceTracker, keeper, report
+        os.setgid(65533)
+        os.setuid(65533)
+        tracker = ResourceTracker(interval=0.05, discover_cloud=False)
+        tracker.wait_for_samples(1)
+        tracker.stop()
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+        print("</html>" in tracker.report(), tracker.recommend_server() is not None)
+        print(keeper.get_instance_price("aws", "us-east-1", "t3.micro") is not None)
+    """
+    assert run_program(program) == "True True\nTrue\n"
+
+
+def test_memory_is_unknown_while_nothing_can_be_read() -> None:
+    program = """
+        import os, resource, time
+        from resource_tracker import ResourceTracker
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        tracker = ResourceTracker(interval=0.1)
+        tracker.wait_for_samples(2)
+        taken = []
+        try:
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError:
+            pass
+        held = bytearray(200 << 20)
+        time.sleep(0.5)
+        del held
+        for descriptor in taken:
+            os.close(descriptor)
+        time.sleep(0.3)
+        tracker.stop()
+        memory = tracker.process_metrics["memory"]
+        print(memory[0] > 0, None in memory, memory[-1] > 0)
+    """
+    assert run_program(program) == "True True True\n"
+
+
+def test_little_of_the_hosts_address_space_is_taken() -> None:
+    program = """
+        import time
+        from resource_tracker import ResourceTracker
+
+        def size_mib():
+            with open("/proc/self/status") as file:
+                return next(int(line.split()[1]) for line in file if line.startswith("VmSize")) // 1024
+
+        before = size_mib()
+        tracker = ResourceTracker(interval=0.1)
+        time.sleep(1.5)
+        tracker.stop()
+        print(size_mib() - before)
+    """
+    # The C library sets aside 64 MiB, or twice as much, for each thread of ours that has memory of its own.
+    assert int(run_program(program)) < 300

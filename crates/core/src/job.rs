@@ -173,6 +173,8 @@ impl Job {
         if snapshot.pids.is_some() || !self.with_children || self.tree.members().is_empty() {
             let pids = snapshot.pids.as_deref().unwrap_or_default();
             self.tree.update(root, pids, snapshot.cpu.and_then(|cpu| cpu.forks))?;
+        } else {
+            self.tree.miss();
         }
         self.began_ns = Moment::now().monotonic_ns;
         self.accounts.clear();
@@ -188,7 +190,7 @@ impl Job {
         self.received_ns = received_ns;
         self.ledger.settle(&self.accounts, reaped);
         // Once the root has ended, what is left of the tree says nothing about what the job needs.
-        if self.is_root_alive() {
+        if self.is_root_alive() && !self.tree.is_blind() {
             self.memory.look(root, self.tree.members(), snapshot.at.monotonic_ns);
         }
         if matches!(sampler, Sampler::InsideOf { pid, .. } if pid == self.pid) && self.with_children {
@@ -247,12 +249,13 @@ impl Job {
     fn reading(&mut self, root: &Root, cpus: &[SingleCpu]) -> JobReading {
         let cpu = self.cpu_time(root, cpus);
         let alive = || self.tree.members().iter().filter(|member| !member.stat.is_zombie());
-        let level = self.memory.level();
+        // What was seen before says nothing about now. Counters go on, and what they lack comes with the next look.
+        let level = self.memory.level().filter(|_| !self.tree.is_blind());
         let totals = self.ledger.totals();
         let children = alive().filter(|member| member.pid != self.pid).count() as u64;
         JobReading {
             pid: self.pid,
-            children: self.with_children.then_some(children),
+            children: (self.with_children && !self.tree.is_blind()).then_some(children),
             cpu,
             user_ticks: totals.user_ticks,
             system_ticks: totals.system_ticks,
@@ -260,10 +263,10 @@ impl Job {
             write_bytes: self.io_known.then_some(totals.write_bytes),
             major_faults: totals.major_faults,
             memory_kib: level.map(|level| level.memory_kib),
-            memory_peak_kib: self.memory.peak_kib(),
+            memory_peak_kib: self.memory.peak_kib().filter(|_| !self.tree.is_blind()),
             rss_kib: level.map(|level| level.rss_kib),
             swap_kib: level.map(|level| level.swap_kib),
-            threads: Some(alive().map(|member| member.stat.threads).sum()),
+            threads: (!self.tree.is_blind()).then(|| alive().map(|member| member.stat.threads).sum()),
         }
     }
 

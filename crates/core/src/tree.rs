@@ -35,6 +35,7 @@ pub struct Tree {
     /// Whose children are the job's orphans, where we adopt them.
     reaper: Option<u32>,
     members: Vec<Member>,
+    is_blind: bool,
     /// All pids of the machine that were looked at, in ascending order.
     known: Vec<u32>,
     forks_then: Option<u64>,
@@ -61,6 +62,7 @@ impl Tree {
             with_children,
             reaper,
             members: Vec::new(),
+            is_blind: false,
             known,
             forks_then: None,
             // Half a round is safe against what starts while we look; 32,768 is the kernel's smallest default.
@@ -76,6 +78,17 @@ impl Tree {
         &self.members
     }
 
+    /// There is no list of processes this time: all are as before.
+    pub const fn miss(&mut self) {
+        self.is_blind = true;
+    }
+
+    /// Whether somebody could not be looked at in the last update, for want of descriptors or memory, and is as before.
+    #[must_use]
+    pub const fn is_blind(&self) -> bool {
+        self.is_blind
+    }
+
     /// The root as it was at the last update, if it still was.
     #[must_use]
     pub fn root_member(&self) -> Option<&Member> {
@@ -89,6 +102,7 @@ impl Tree {
     /// read end between the list and the reading every day, and are left out.
     pub fn update(&mut self, root: &Root, pids: &[u32], forks: Option<u64>) -> Result<(), SourceError> {
         let before = std::mem::take(&mut self.members);
+        self.is_blind = false;
         if !self.with_children {
             let found = self.look_at_root(root, before.first())?;
             self.members.extend(found);
@@ -112,8 +126,13 @@ impl Tree {
                 (Ok(stat), _) if gpu::may_be_helper(stat.ppid) => unclear.push(pid),
                 (Ok(stat), _) => strangers.push(Member { pid, stat, is_leaving: false }),
                 // We cannot read now, for want of descriptors or memory: that says nothing about the process.
-                (Err(SourceError::Io { .. }), Some(then)) => self.members.push(then),
-                (Err(SourceError::Io { .. }), None) => unclear.push(pid),
+                (Err(SourceError::Io { .. }), was_member) => {
+                    self.is_blind = true;
+                    match was_member {
+                        Some(then) => self.members.push(then),
+                        None => unclear.push(pid),
+                    }
+                }
                 (Err(_), Some(then)) => self.members.push(Member { is_leaving: true, ..then }),
                 (Err(_), None) => {}
             }
@@ -196,7 +215,10 @@ impl Tree {
         let stat = match self.look_at(root, self.root_pid) {
             Ok(stat) => stat,
             Err(SourceError::Gone { .. } | SourceError::Unsupported { .. }) => return Ok(None),
-            Err(SourceError::Io { .. }) if then.is_some() => return Ok(then.copied()),
+            Err(SourceError::Io { .. }) if then.is_some() => {
+                self.is_blind = true;
+                return Ok(then.copied());
+            }
             Err(error) => return Err(error),
         };
         let start_ticks = *self.root_start_ticks.get_or_insert(stat.start_ticks);
