@@ -129,12 +129,6 @@ class ResourceTracker:
         ]
         # When nobody holds the tracker any more, and at the interpreter's end at the latest.
         self._finalizer: weakref.finalize[[], ResourceTracker] = weakref.finalize(self, session.remove_files)
-        workers = sys.modules.get("multiprocessing.process")
-        if workers is not None and workers.parent_process() is not None:
-            # Workers end without the interpreter's end.
-            from multiprocessing.util import Finalize
-
-            Finalize(self, self._finalizer, exitpriority=0)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -154,6 +148,12 @@ class ResourceTracker:
         if self.state is None and (wanted := self._settings()) != self._session.settings:
             self._adopt(_session(**wanted))
         self._session.start()
+        workers = sys.modules.get("multiprocessing.process")
+        if workers is not None and workers.parent_process() is not None:
+            # Workers end without the interpreter's end.
+            from multiprocessing.util import Finalize
+
+            Finalize(self, self._finalizer, exitpriority=0)
         self._warn()
 
     def stop(self) -> None:

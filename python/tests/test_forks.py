@@ -192,3 +192,11 @@ def test_handlers_of_the_programs_end_see_what_was_recorded() -> None:
         tracker.wait_for_samples(2)
     """
     assert run_program(program) == "True True\n"
+
+
+def test_a_worker_that_starts_its_parents_tracker_leaves_no_file(scratch: Path) -> None:
+    tracker = ResourceTracker(interval=0.05, autostart=False)
+    worker = multiprocessing.get_context("fork").Process(target=tracker.start)
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 0 and [path.name for path in scratch.glob("*.journal")] == []
