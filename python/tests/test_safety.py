@@ -558,3 +558,24 @@ def test_little_of_the_hosts_address_space_is_taken() -> None:
     """
     # The C library sets aside 64 MiB, or twice as much, for each thread of ours that has memory of its own.
     assert int(run_program(program)) < 300
+
+
+def test_nothing_of_ours_stands_in_the_place_of_a_closed_standard_stream(tmp_path: Path) -> None:
+    program = """
+        import os, sys
+        from resource_tracker import ResourceTracker
+        os.closerange(0, 3)
+        tracker = ResourceTracker(interval=60)
+        places = []
+        for number in range(3):
+            try:
+                os.fstat(number)
+                places.append(number)
+            except OSError:
+                pass
+        source = tracker._session.cpu_source
+        with open(sys.argv[1], "w") as file:
+            file.write(f"{places} {source}")
+    """
+    run_program(program, str(tmp_path / "seen"))
+    assert (tmp_path / "seen").read_text() == "[] perf"

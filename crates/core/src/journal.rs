@@ -139,7 +139,8 @@ impl Journal {
     /// # Errors
     /// What the file system says.
     pub fn create(path: &Path, recording: serde_json::Value, as_guest: bool) -> io::Result<Self> {
-        let mut file = sys::for_owner(OpenOptions::new().create_new(true).append(true)).open(path)?;
+        let opened = sys::for_owner(OpenOptions::new().create_new(true).append(true)).open(path)?;
+        let mut file = sys::above_stdio(opened)?;
         let names = |metrics: &[Metric]| metrics.iter().copied().map(column_name).collect();
         let mut head = serde_json::to_vec(&Head {
             resource_tracker_journal: VERSION,
@@ -201,7 +202,7 @@ impl Journal {
         let file = match &mut self.handle {
             Handle::Open(file) => file,
             Handle::Anew => {
-                opened = OpenOptions::new().append(true).open(&self.path)?;
+                opened = sys::above_stdio(OpenOptions::new().append(true).open(&self.path)?)?;
                 &mut opened
             }
         };

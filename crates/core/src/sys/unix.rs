@@ -23,6 +23,17 @@ pub fn now_ns() -> (u64, u64) {
     (ns(ClockId::Realtime), ns(ClockId::Monotonic))
 }
 
+/// The same, but not in the place of a standard stream: a host may have closed those, and write to them all the same.
+///
+/// # Errors
+/// Where there is no other descriptor left.
+pub fn above_stdio<F: From<OwnedFd> + Into<OwnedFd>>(opened: F) -> io::Result<F> {
+    let fd: OwnedFd = opened.into();
+    let is_above = fd.as_raw_fd() > libc::STDERR_FILENO;
+    let fd = if is_above { fd } else { rustix::io::fcntl_dupfd_cloexec(&fd, libc::STDERR_FILENO + 1)? };
+    Ok(fd.into())
+}
+
 /// CPU time in nanoseconds of the calling thread.
 #[must_use]
 pub fn thread_cpu_ns() -> Option<u64> {

@@ -5,7 +5,7 @@ use std::io;
 use std::mem::{self, ManuallyDrop};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
-use super::super::Tally;
+use super::super::{Tally, above_stdio};
 
 /// How many counters are open.
 static OPEN: Tally = Tally::zero();
@@ -127,7 +127,7 @@ fn open_task_clock(follow: Follow) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call succeeded, so this descriptor is open and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    above_stdio(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 #[cfg(test)]
