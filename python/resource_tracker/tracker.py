@@ -55,13 +55,21 @@ def _is_default(specs: list[StatSpec]) -> bool:
 
     def key(spec: StatSpec) -> tuple[Any, ...]:
         agg: Any = spec.agg
-        if spec.name == "duration":
-            agg = duration
-        elif (getattr(agg, "__module__", None), spec.name) == ("statistics", "mean"):
+        if (getattr(agg, "__module__", None), spec.name) == ("statistics", "mean"):
             agg = mean
         return spec.column, agg, spec.name, spec.round
 
-    return list(map(key, specs)) == list(map(key, DEFAULT_STATS))
+    *others, last = DEFAULT_STATS
+    if list(map(key, specs[:-1])) != list(map(key, others)):
+        return False
+    given = specs[-1]
+    if (given.column, given.name, given.round) != (last.column, last.name, last.round):
+        return False
+    # The original has a lambda here, which equals no other: what it does says what it is.
+    try:
+        return bool(given.agg([1.0, 3.5]) == 2.5)
+    except Exception:  # made for something else than two numbers, so none of ours
+        return False
 
 
 class ResourceTracker:

@@ -293,6 +293,14 @@ def test_the_default_list_as_the_original_writes_it_gives_the_default() -> None:
     assert tracker.stats(ours)["process_memory"] == {"mean": 7, "max": 7}, "a function of one's own is called"
 
 
+@pytest.mark.parametrize(("agg", "figure"), [(lambda times: "mine", "mine"), (lambda times: times[99:], [])])
+def test_a_duration_of_ones_own_is_called(recorded: ResourceTracker, agg: Any, figure: Any) -> None:
+    specs = [*DEFAULT_STATS[:-1], StatSpec("timestamp", agg, "duration")]
+    assert recorded.stats(specs)["timestamp"] == {"duration": figure}
+    odd = StatSpec("timestamp", lambda times: times[2] - times[0], "duration")
+    assert recorded.stats([*DEFAULT_STATS[:-1], odd])["timestamp"]["duration"] > 0, "it fails on two times alone"
+
+
 def test_custom_statistics_see_the_columns(recorded: ResourceTracker) -> None:
     memory = recorded.process_metrics["memory"]
     specs = [StatSpec("process_memory", min), StatSpec("process_memory", len, agg_name="rows")]
