@@ -83,7 +83,9 @@ class TinyDataFrame:
         #: Columns whose floats are whole numbers, which files have without a point.
         self._whole: set[str] = set()
         if csv_file_path is not None:
-            self._fill(_read_with_retries(str(csv_file_path), retries, retry_delay))
+            columns, whole = _read_with_retries(str(csv_file_path), retries, retry_delay)
+            self._fill(columns)
+            self._whole = set(whole)
         elif isinstance(data, dict) or hasattr(data, "keys"):
             self._fill({name: _as_column(values) for name, values in data.items()})  # type: ignore[union-attr]
         else:
@@ -352,7 +354,7 @@ def _cell(value: Any, quote_strings: bool, whole: bool) -> str:
     return text
 
 
-def _read_with_retries(path: str, retries: int, retry_delay: float) -> dict[str, _Stored]:
+def _read_with_retries(path: str, retries: int, retry_delay: float) -> tuple[dict[str, _Stored], list[str]]:
     import time
 
     for attempt in range(max(retries, 0) + 1):

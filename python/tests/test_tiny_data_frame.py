@@ -7,8 +7,10 @@ import http.server
 import pickle
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from resource_tracker import _native
 from resource_tracker.tiny_data_frame import StatSpec, TinyDataFrame
 
 
@@ -107,6 +109,37 @@ def test_a_csv_gives_floats_and_text() -> None:
     assert numbers.to_dict() == [{"a": 1.0, "b": 2.5}, {"a": None, "b": 3.0}]
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"id": ["001", "002"]},
+        {"a": ["", ""]},
+        {"n": ["1", "nan"], "x": [0.5, None]},
+        {"text": ["x", ""], "n": [1.5, None]},
+        {"a": [1.0, "2", None, ""], "b": [0.0, 1.0, 2.0, 3.0]},
+        {"a": [1.0, None]},
+    ],
+)
+def test_what_was_text_is_text_and_what_was_a_number_is_one(columns: dict[str, list[Any]]) -> None:
+    assert (
+        TinyDataFrame(csv_file_path=_csv(TinyDataFrame(columns).to_csv())).to_dict() == TinyDataFrame(columns).to_dict()
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ['"n","t"\n1,"x"\n-2,"1"\n', '"n","t"\n1.0,"x"\n,""\n', '"n"\n1\n"x"\ninf\n', '"n"\n1\n""\n']
+)
+def test_what_is_read_is_written_as_it_was(text: str) -> None:
+    frame = TinyDataFrame(csv_file_path=_csv(text))
+    assert frame.to_csv() == text
+    assert frame.columns and [frame[name] for name in frame.columns] and frame.to_csv() == text
+
+
+def test_a_column_of_numbers_stays_native_beside_text() -> None:
+    frame = TinyDataFrame(csv_file_path=_csv('"n","t"\n1,"x"\n2,"y"\n'))
+    assert isinstance(frame._columns["n"], _native.Column) and frame["n"] == [1.0, 2.0]
+
+
 def test_a_half_written_last_row_is_left_out() -> None:
     assert len(TinyDataFrame(csv_file_path=_csv('"a","b"\n1,2\n3'))) == 1
     assert len(TinyDataFrame(csv_file_path=_csv('"a","b"\n1,"x"\n3'))) == 1
@@ -186,6 +219,8 @@ def test_numbers_of_numpy_are_written_bare() -> None:
 
 
 def test_what_is_no_finite_number_is_still_a_number_when_read() -> None:
+    json = TinyDataFrame(csv_file_path=_csv("a,b,c\nInfinity,-Infinity,x\nNaN,1,y\n"))
+    assert json["a"][0] == float("inf") and json["a"][1] != json["a"][1] and json["b"] == [float("-inf"), 1]
     frame = TinyDataFrame(csv_file_path=_csv("a,b\ninf,-inf\nnan,1\n"))
     assert frame["a"][0] == float("inf") and frame["a"][1] != frame["a"][1] and frame["b"] == [float("-inf"), 1]
 

@@ -2,12 +2,13 @@
 //!
 //! In:  rows of the metric table or a [`Frame`]; the bytes of a file, ours or anyone's.
 //! Out: header and text quoted, numbers bare, nothing for a missing cell, `\n` at line ends; a frame.
-//! Not here: flushing and where the bytes go (`output`), which columns there are (`metric`).
+//! Not here: flushing and where the bytes go (`output`), which columns there are (`metric`), lines and quotes (`records`).
 //!
 //! A reader of our own, since it has to drop a row that was being written when its writer was killed
 //! and to tell `1` from `1.0`, and since the rest is two pages.
 
-use std::borrow::Cow;
+mod records;
+
 use std::io::{self, Write};
 
 use thiserror::Error;
@@ -15,6 +16,8 @@ use thiserror::Error;
 use crate::decimal;
 use crate::frame::{Column, Frame, FrameError};
 use crate::metric::{Metric, Row, Table};
+
+use records::{Field, LineEnd, Records};
 
 /// Text is handed on in pieces of about this size.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -169,21 +172,71 @@ pub enum LastRow {
 /// When a line has the wrong number of cells, or a cell no number. A half-written last line is no
 /// error.
 pub fn read(text: &[u8], table: Option<Table>, last_row: LastRow) -> Result<Frame, CsvError> {
+    let columns = read_columns(text, last_row, |column, line, field| column.push(line, &field.text))?;
+    let columns = columns.into_iter().map(|column| column.finish(table)).collect();
+    Frame::from_columns(columns).map_err(|source| CsvError::Columns { source })
+}
+
+/// A column that may hold more than numbers.
+#[derive(Clone, Debug)]
+pub struct AnyColumn {
+    /// Its name and its finite numbers; where something else stands, nothing.
+    pub numbers: Column,
+    /// What else stands in it, and in which row.
+    pub others: Vec<(usize, Other)>,
+}
+
+/// A cell that no column of numbers holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Other {
+    /// Text: what stood in quotes, whatever it looks like, and what is no number.
+    Text(String),
+    /// A number that is not finite.
+    NotFinite(f64),
+}
+
+/// Reads a table of anything: in quotes is text, bare are numbers.
+///
+/// # Errors
+///
+/// When a line has the wrong number of cells. A half-written last line is no error.
+pub fn read_any(text: &[u8], last_row: LastRow) -> Result<Vec<AnyColumn>, CsvError> {
+    let mut columns = read_columns(text, last_row, |column, line, field| {
+        column.push_any(line, field);
+        Ok(())
+    })?;
+    // An only column has `""` for a missing cell, since an empty line is no row: beside numbers that is what it means.
+    if let [column] = &mut columns[..]
+        && column.cells.iter().any(|cell| !cell.is_nan())
+    {
+        column.others.retain(|(_, other)| *other != Other::Text(String::new()));
+    }
+    let finished = columns.into_iter().map(|mut column| {
+        let others = std::mem::take(&mut column.others);
+        AnyColumn { numbers: column.finish(None), others }
+    });
+    Ok(finished.collect())
+}
+
+fn read_columns(
+    text: &[u8],
+    last_row: LastRow,
+    push: impl Fn(&mut ReadColumn, usize, &Field<'_>) -> Result<(), CsvError>,
+) -> Result<Vec<ReadColumn>, CsvError> {
     let (names, mut rows) = TableRows::open(text, last_row)?;
     let mut columns: Vec<ReadColumn> = names.into_iter().map(ReadColumn::new).collect();
     let mut fields = Vec::new();
     while let Some(line) = rows.read(&mut fields)? {
         for (column, field) in columns.iter_mut().zip(&fields) {
-            column.push(line, &field.text)?;
+            push(column, line, field)?;
         }
     }
-    let columns = columns.into_iter().map(|column| column.finish(table)).collect();
-    Frame::from_columns(columns).map_err(|source| CsvError::Columns { source })
+    Ok(columns)
 }
 
 /// The rows of a text that has a header, whatever their cells hold.
 #[derive(Debug)]
-pub struct TableRows<'t> {
+struct TableRows<'t> {
     records: Records<'t>,
     cells: usize,
     last_row: LastRow,
@@ -191,10 +244,7 @@ pub struct TableRows<'t> {
 
 impl<'t> TableRows<'t> {
     /// The names in the header, none where there is no whole one, and the rows below it.
-    ///
-    /// # Errors
-    /// When the header is no text, or names a column twice.
-    pub fn open(text: &'t [u8], last_row: LastRow) -> Result<(Vec<String>, Self), CsvError> {
+    fn open(text: &'t [u8], last_row: LastRow) -> Result<(Vec<String>, Self), CsvError> {
         let mut records = Records::new(text);
         let mut fields = Vec::new();
         match records.read(&mut fields) {
@@ -212,10 +262,7 @@ impl<'t> TableRows<'t> {
 
     /// Reads the next row, which has as many cells as the header; its line, or `None` at the end, where a
     /// half-written row is left out.
-    ///
-    /// # Errors
-    /// When it has another number of cells.
-    pub fn read(&mut self, fields: &mut Vec<Field<'t>>) -> Result<Option<usize>, CsvError> {
+    fn read(&mut self, fields: &mut Vec<Field<'t>>) -> Result<Option<usize>, CsvError> {
         let Some(end) = self.records.read(fields).filter(|_| self.cells > 0) else { return Ok(None) };
         let (line, found, expected) = (self.records.line(), fields.len(), self.cells);
         let half_written = match end {
@@ -237,13 +284,14 @@ impl<'t> TableRows<'t> {
 struct ReadColumn {
     name: String,
     cells: Vec<f64>,
+    others: Vec<(usize, Other)>,
     has_integers: bool,
     has_whole_with_point: bool,
 }
 
 impl ReadColumn {
     fn new(name: String) -> Self {
-        Self { name, cells: Vec::new(), has_integers: false, has_whole_with_point: false }
+        Self { name, cells: Vec::new(), others: Vec::new(), has_integers: false, has_whole_with_point: false }
     }
 
     fn push(&mut self, line: usize, text: &[u8]) -> Result<(), CsvError> {
@@ -263,6 +311,21 @@ impl ReadColumn {
         Ok(())
     }
 
+    fn push_any(&mut self, line: usize, field: &Field<'_>) {
+        if !field.quoted && self.push(line, &field.text).is_ok() {
+            return;
+        }
+        // As Python writes them, and its JSON.
+        let other = match field.text.trim_ascii() {
+            b"nan" | b"NaN" if !field.quoted => Other::NotFinite(f64::NAN),
+            b"inf" | b"Infinity" if !field.quoted => Other::NotFinite(f64::INFINITY),
+            b"-inf" | b"-Infinity" if !field.quoted => Other::NotFinite(f64::NEG_INFINITY),
+            _ => Other::Text(String::from_utf8_lossy(&field.text).into_owned()),
+        };
+        self.others.push((self.cells.len(), other));
+        self.cells.push(f64::NAN);
+    }
+
     fn finish(self, table: Option<Table>) -> Column {
         let whole = self.has_integers && !self.has_whole_with_point;
         let column = Column::new(self.name, self.cells);
@@ -272,125 +335,6 @@ impl ReadColumn {
         };
         // What the file shows goes before what the table says: `0` in a float column of the original.
         if self.has_integers || self.has_whole_with_point { column.with_whole(whole) } else { column }
-    }
-}
-
-/// One cell as it stands in the file, without its quotes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field<'a> {
-    /// The cell's bytes.
-    pub text: Cow<'a, [u8]>,
-    /// It stood in quotes, so it is text even if it looks like a number.
-    pub quoted: bool,
-}
-
-/// How a line ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LineEnd {
-    /// By a line feed, with or without a carriage return before it.
-    Newline,
-    /// By the end of the text.
-    Input,
-    /// By the end of the text inside quotes.
-    OpenQuote,
-}
-
-/// The lines of a CSV text, cell by cell.
-#[derive(Clone, Debug)]
-struct Records<'a> {
-    rest: &'a [u8],
-    /// Line that `rest` starts in, the first being 1.
-    next_line: usize,
-    line: usize,
-}
-
-impl<'a> Records<'a> {
-    /// From the start of `text`, a byte order mark aside.
-    #[must_use]
-    pub fn new(text: &'a [u8]) -> Self {
-        Self { rest: text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text), next_line: 1, line: 1 }
-    }
-
-    /// The line of the file that the cells read last start in, the first being 1.
-    #[must_use]
-    pub fn line(&self) -> usize {
-        self.line
-    }
-
-    /// The cells of the next line that has any, into `fields`; `None` when there is none.
-    pub fn read(&mut self, fields: &mut Vec<Field<'a>>) -> Option<LineEnd> {
-        fields.clear();
-        loop {
-            if let Some(rest) = self.rest.strip_prefix(b"\n").or_else(|| self.rest.strip_prefix(b"\r\n")) {
-                self.rest = rest;
-                self.next_line += 1;
-            } else if self.rest.is_empty() {
-                return None;
-            } else {
-                break;
-            }
-        }
-        self.line = self.next_line;
-        loop {
-            let (field, closed) = self.field();
-            fields.push(field);
-            if !closed {
-                return Some(LineEnd::OpenQuote);
-            }
-            match self.rest {
-                [b',', rest @ ..] => self.rest = rest,
-                [b'\n', rest @ ..] | [b'\r', b'\n', rest @ ..] => {
-                    self.rest = rest;
-                    self.next_line += 1;
-                    return Some(LineEnd::Newline);
-                }
-                _ => return Some(LineEnd::Input),
-            }
-        }
-    }
-
-    /// Takes one cell; `false` when its quotes were never closed.
-    fn field(&mut self) -> (Field<'a>, bool) {
-        let Some(mut rest) = self.rest.strip_prefix(b"\"") else {
-            return (Field { text: Cow::Borrowed(self.take_bare()), quoted: false }, true);
-        };
-        let mut text = Cow::Borrowed(&b""[..]);
-        loop {
-            let Some(quote) = rest.iter().position(|byte| *byte == b'"') else {
-                self.rest = &[];
-                append(&mut text, rest);
-                return (Field { text, quoted: true }, false);
-            };
-            let (part, after) = rest.split_at(quote);
-            self.next_line += part.split(|byte| *byte == b'\n').count() - 1;
-            append(&mut text, part);
-            let Some(more) = after.strip_prefix(b"\"\"") else {
-                self.rest = after.get(1..).unwrap_or_default();
-                // Text behind a closing quote is no CSV; kept, so that it is seen and not lost.
-                append(&mut text, self.take_bare());
-                return (Field { text, quoted: true }, true);
-            };
-            append(&mut text, b"\"");
-            rest = more;
-        }
-    }
-
-    /// The bytes up to the next separator, which stays.
-    fn take_bare(&mut self) -> &'a [u8] {
-        let end = self.rest.iter().position(|byte| matches!(byte, b',' | b'\n')).unwrap_or(self.rest.len());
-        let carriage_return = self.rest.get(end) == Some(&b'\n') && end > 0 && self.rest[end - 1] == b'\r';
-        let (bare, rest) = self.rest.split_at(end - usize::from(carriage_return));
-        self.rest = rest;
-        bare
-    }
-}
-
-/// Borrows as long as there is one piece only.
-fn append<'a>(text: &mut Cow<'a, [u8]>, part: &'a [u8]) {
-    if text.is_empty() {
-        *text = Cow::Borrowed(part);
-    } else if !part.is_empty() {
-        text.to_mut().extend_from_slice(part);
     }
 }
 
@@ -473,14 +417,27 @@ mod tests {
     }
 
     #[test]
-    fn text_cells_are_given_to_those_who_want_them() {
-        let mut records = Records::new(b"name,note\n\"a \"\"b\"\"\n,c\",x\n");
-        let mut fields = Vec::new();
-        records.read(&mut fields);
-        assert_eq!(records.read(&mut fields), Some(LineEnd::Newline));
-        assert_eq!((&*fields[0].text, fields[0].quoted), (&b"a \"b\"\n,c"[..], true));
-        assert_eq!((&*fields[1].text, fields[1].quoted), (&b"x"[..], false));
-        assert_eq!((records.read(&mut fields), records.line()), (None, 2));
+    fn what_stands_in_quotes_is_text_column_by_column() {
+        let text = "id,n,x,mixed\n\"001\",1,NaN,\n\"\",,2, 7 \n\"nan\",3,-Infinity,\"x\"\n";
+        let [id, n, x, mixed] = &read_any(text.as_bytes(), LastRow::MustEnd).unwrap()[..] else { panic!() };
+        let text = |row, text: &str| (row, Other::Text(text.to_owned()));
+        assert_eq!(id.others, [text(0, "001"), text(1, ""), text(2, "nan")]);
+        assert_eq!(
+            (n.numbers.iter().collect::<Vec<_>>(), n.others.len()),
+            (vec![Some(1.0), None, Some(3.0)], 0)
+        );
+        assert!(n.numbers.is_whole(), "`1` is written as `1` again");
+        assert!(matches!(x.others[..], [(0, Other::NotFinite(_)), (2, Other::NotFinite(f64::NEG_INFINITY))]));
+        assert_eq!((mixed.numbers.get(1), &mixed.others), (Some(7.0), &vec![text(2, "x")]));
+    }
+
+    #[test]
+    fn in_an_only_column_two_quotes_are_a_missing_number_or_empty_text() {
+        let others = |text: &[u8]| read_any(text, LastRow::MustEnd).unwrap()[0].others.len();
+        assert_eq!(
+            [others(b"a\n1\n\"\"\n"), others(b"a\n\"\"\n\"\"\n"), others(b"a\n1\n\"x\"\n")],
+            [0, 2, 1]
+        );
     }
 
     fn any_cell() -> impl Strategy<Value = f64> {
@@ -517,6 +474,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_never_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = read(&text, Some(Table::System), LastRow::MayLackLineEnd);
+            let _ = read_any(&text, LastRow::MayLackLineEnd);
         }
 
         /// A few bytes changed in a real file give a table or a named error.

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict as _, PyBytes, PyDict, PyList, PySlice, PyString};
-use resource_tracker::csv::{self, CsvError, Field, LastRow, TableRows};
-use resource_tracker::decimal;
+use pyo3::types::{PyBytes, PyDict, PyList, PySlice, PyString};
+use resource_tracker::csv::{self, AnyColumn, LastRow, Other};
 use resource_tracker::frame::{Column as CoreColumn, Frame};
 
 use crate::error;
@@ -24,6 +23,11 @@ pub struct Column {
 impl Column {
     pub fn cells(&self) -> &Arc<Vec<f64>> {
         &self.cells
+    }
+
+    fn of(column: CoreColumn) -> Self {
+        let whole = column.is_whole();
+        Self { cells: Arc::new(column.into_cells()), whole }
     }
 
     fn cell(value: f64) -> Option<f64> {
@@ -90,52 +94,37 @@ impl Column {
 pub fn frame_to_python(py: Python<'_>, frame: Frame) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     for column in frame.into_columns() {
-        let name = PyString::new(py, column.name());
-        let whole = column.is_whole();
-        dict.set_item(name, Column { cells: Arc::new(column.into_cells()), whole })?;
+        dict.set_item(PyString::new(py, column.name()), Column::of(column))?;
     }
     Ok(dict)
 }
 
-/// The columns of a CSV text: of numbers as they are, of anything else as lists.
+/// The columns of a CSV text, of finite numbers as they are and of anything else as lists; and the names of those whose
+/// numbers have no point.
 #[pyfunction]
-pub fn read_csv<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Bound<'py, PyDict>> {
-    match py.detach(|| csv::read(text, None, LastRow::MayLackLineEnd)) {
-        Ok(frame) => frame_to_python(py, frame),
-        Err(CsvError::NotANumber { .. }) => read_mixed(py, text),
-        Err(error) => Err(PyValueError::new_err(error::text(&error))),
-    }
-}
-
-fn read_mixed<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Bound<'py, PyDict>> {
-    let refuse = |error: CsvError| PyValueError::new_err(error::text(&error));
-    let (names, mut rows) = TableRows::open(text, LastRow::MayLackLineEnd).map_err(refuse)?;
-    let columns: Vec<_> = names.iter().map(|_| PyList::empty(py)).collect();
-    let mut fields = Vec::new();
-    while rows.read(&mut fields).map_err(refuse)?.is_some() {
-        for (list, field) in columns.iter().zip(&fields) {
-            list.append(cell_to_python(py, field)?)?;
+pub fn read_csv<'py>(py: Python<'py>, text: &[u8]) -> PyResult<(Bound<'py, PyDict>, Vec<String>)> {
+    let columns = py.detach(|| csv::read_any(text, LastRow::MayLackLineEnd));
+    let columns = columns.map_err(|error| PyValueError::new_err(error::text(&error)))?;
+    let whole = columns.iter().filter(|column| column.numbers.is_whole());
+    let whole = whole.map(|column| column.numbers.name().to_owned()).collect();
+    let dict = PyDict::new(py);
+    for AnyColumn { numbers, others } in columns {
+        let name = PyString::new(py, numbers.name());
+        let column = Column::of(numbers);
+        if others.is_empty() {
+            dict.set_item(name, column)?;
+            continue;
         }
-    }
-    names.iter().zip(columns).into_py_dict(py)
-}
-
-fn cell_to_python<'py>(py: Python<'py>, field: &Field<'_>) -> PyResult<Bound<'py, PyAny>> {
-    if !field.quoted {
-        if field.text.is_empty() {
-            return Ok(py.None().into_bound(py));
+        let list = column.to_list(py)?;
+        for (row, other) in others {
+            match other {
+                Other::Text(text) => list.set_item(row, text)?,
+                Other::NotFinite(number) => list.set_item(row, number)?,
+            }
         }
-        let not_finite = || match &*field.text {
-            b"nan" => Some(f64::NAN),
-            b"inf" => Some(f64::INFINITY),
-            b"-inf" => Some(f64::NEG_INFINITY),
-            _ => None,
-        };
-        if let Some(number) = decimal::parse(&field.text).or_else(not_finite) {
-            return Ok(number.into_pyobject(py)?.into_any());
-        }
+        dict.set_item(name, list)?;
     }
-    Ok(PyString::new(py, &String::from_utf8_lossy(&field.text)).into_any())
+    Ok((dict, whole))
 }
 
 /// Columns as CSV text.
