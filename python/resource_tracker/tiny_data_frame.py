@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from . import _native
 
 TYPE_CHECKING = False
@@ -345,7 +347,7 @@ def _cell(value: Any, quote_strings: bool, whole: bool) -> str:
         return ""
     number = _as_number(value)
     if isinstance(number, float):
-        return str(int(number)) if whole and number.is_integer() else repr(number)
+        return _native.number_as_text(number, whole) if math.isfinite(number) else repr(number)
     if number is not None:
         return str(value)
     text = str(value)

@@ -135,6 +135,15 @@ def test_what_is_read_is_written_as_it_was(text: str) -> None:
     assert frame.columns and [frame[name] for name in frame.columns] and frame.to_csv() == text
 
 
+def test_a_look_at_a_column_does_not_change_what_is_written() -> None:
+    text = '"x","n"\n0.000041,10000000000000000000.0\n1e-7,1\n1e300,-1\n'
+    frame = TinyDataFrame(csv_file_path=_csv(text))
+    native = frame.to_csv()
+    assert native is not None and native.startswith('"x","n"\n0.000041,')
+    assert frame["x"] and frame["n"] and frame.to_csv() == native
+    assert TinyDataFrame({"x": [4.1e-05, float("-inf")]}).to_csv() == '"x"\n0.000041\n-inf\n'
+
+
 def test_a_column_of_numbers_stays_native_beside_text() -> None:
     frame = TinyDataFrame(csv_file_path=_csv('"n","t"\n1,"x"\n2,"y"\n'))
     assert isinstance(frame._columns["n"], _native.Column) and frame["n"] == [1.0, 2.0]

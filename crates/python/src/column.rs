@@ -6,6 +6,7 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySlice, PyString};
 use resource_tracker::csv::{self, AnyColumn, LastRow, Other};
+use resource_tracker::decimal;
 use resource_tracker::frame::{Column as CoreColumn, Frame};
 
 use crate::error;
@@ -125,6 +126,14 @@ pub fn read_csv<'py>(py: Python<'py>, text: &[u8]) -> PyResult<(Bound<'py, PyDic
         dict.set_item(name, list)?;
     }
     Ok((dict, whole))
+}
+
+/// A finite number as tables have it; in a column of whole numbers without a point.
+#[pyfunction]
+pub fn number_as_text(number: f64, whole: bool) -> String {
+    let mut text = Vec::new();
+    decimal::write(&mut text, number, whole);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Columns as CSV text.

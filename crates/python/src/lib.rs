@@ -34,7 +34,7 @@ mod _native {
     #[pymodule_export]
     use crate::arrow::arrow_stream;
     #[pymodule_export]
-    use crate::column::{Column, read_csv, write_csv};
+    use crate::column::{Column, number_as_text, read_csv, write_csv};
     #[pymodule_export]
     use crate::facts::{
         aggregate_stats, allocation_checks, cloud_info, instance_price, is_partition, keeper_request,
