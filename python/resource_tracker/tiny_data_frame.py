@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 from . import _native
 
@@ -218,7 +219,8 @@ class TinyDataFrame:
             text = "".join(self._lines(quote_strings))
         if csv_file_path is None:
             return text
-        _native.save_text(text, csv_file_path)
+        # Names of files may hold what is no character, and no file takes.
+        _native.save_text(text.encode(errors="backslashreplace").decode(), csv_file_path)
         return None
 
     def _lines(self, quote_strings: bool) -> Iterator[str]:
@@ -336,10 +338,14 @@ def _is_of_numbers(values: list[Any]) -> bool:
 
 def _as_number(value: Any) -> Union[int, float, None]:
     """As a number of Python's own: numpy's are no `int`, and those that are a `float` show their type."""
+    # By the type: a class among the cells has the methods of its numbers and is none.
+    kind = type(value)
     try:
-        return value.__index__()  # type: ignore[no-any-return]
-    except (AttributeError, TypeError):
-        return float(value) if hasattr(value, "is_integer") else None
+        if hasattr(kind, "__index__"):
+            return operator.index(value)
+        return float(value) if hasattr(kind, "is_integer") else None
+    except Exception:  # what cannot say its number is shown as it is
+        return None
 
 
 def _cell(value: Any, quote_strings: bool, whole: bool) -> str:
@@ -348,9 +354,9 @@ def _cell(value: Any, quote_strings: bool, whole: bool) -> str:
     number = _as_number(value)
     if isinstance(number, float):
         return _native.number_as_text(number, whole) if math.isfinite(number) else repr(number)
+    text = _shown(value)
     if number is not None:
-        return str(value)
-    text = str(value)
+        return text
     if quote_strings or any(character in text for character in ',"\r\n'):
         return '"' + text.replace('"', '""') + '"'
     return text

@@ -206,12 +206,23 @@ def test_repr_and_str() -> None:
     assert str(TinyDataFrame(data=[])) == "Empty dataframe"
 
 
-def test_str_never_fails() -> None:
+def test_str_and_csv_never_fail(tmp_path: Path) -> None:
     class Silent:
         def __str__(self) -> str:
             raise RuntimeError
 
     assert "<Silent>" in str(TinyDataFrame({"a": [Silent(), None, 1]}))
+
+    class Numberless:
+        def __index__(self) -> int:
+            raise RuntimeError
+
+    odd = TinyDataFrame({"a": [Silent(), float, int, Numberless, Numberless(), 10**5000, {1}]})
+    assert str(odd).count("\n") == 9
+    assert odd.to_csv().count("\n") == 8 and "\"<class 'float'>\"\n" in odd.to_csv()
+    assert str(TinyDataFrame({"t": [float]})).endswith("<class 'float'>")
+    TinyDataFrame({"name": ["\udcff"]}).to_csv(str(tmp_path / "odd.csv"))
+    assert (tmp_path / "odd.csv").read_text() == '"name"\n"\\udcff"\n'
     assert "&lt;b&gt;" in TinyDataFrame({"<b>": [1]})._repr_html_()
 
 
