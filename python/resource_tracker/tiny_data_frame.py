@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 
 from . import _native
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, Optional, Union
 
+    _Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
     _Stored = Union[list[Any], _native.Column]
 
 __all__ = ["StatSpec", "TinyDataFrame"]
@@ -76,7 +78,7 @@ class TinyDataFrame:
     def __init__(
         self,
         data: Union[Mapping[str, Sequence[Any]], Sequence[Mapping[str, Any]], None] = None,
-        csv_file_path: Optional[str] = None,
+        csv_file_path: Optional[_Path] = None,
         retries: int = 0,
         retry_delay: float = 0.1,
     ) -> None:
@@ -86,7 +88,7 @@ class TinyDataFrame:
         #: Columns whose floats are whole numbers, which files have without a point.
         self._whole: set[str] = set()
         if csv_file_path is not None:
-            columns, whole = _read_with_retries(str(csv_file_path), retries, retry_delay)
+            columns, whole = _read_with_retries(os.fsdecode(csv_file_path), retries, retry_delay)
             self._fill(columns)
             self._whole = set(whole)
         elif isinstance(data, dict) or hasattr(data, "keys"):
@@ -206,7 +208,7 @@ class TinyDataFrame:
         lists = [column if isinstance(column, list) else column.to_list() for column in self._columns.values()]
         return [dict(zip(self._columns, row)) for row in zip(*lists)]
 
-    def to_csv(self, csv_file_path: Optional[str] = None, quote_strings: bool = True) -> Optional[str]:
+    def to_csv(self, csv_file_path: Optional[_Path] = None, quote_strings: bool = True) -> Optional[str]:
         r"""CSV, as text or into a file.
 
         >>> TinyDataFrame({"a": [1, None], "b": ["x", "y"]}).to_csv()
@@ -220,7 +222,7 @@ class TinyDataFrame:
         if csv_file_path is None:
             return text
         # Names of files may hold what is no character, and no file takes.
-        _native.save_text(text.encode(errors="backslashreplace").decode(), csv_file_path)
+        _native.save_text(text.encode(errors="backslashreplace").decode(), os.fsdecode(csv_file_path))
         return None
 
     def _lines(self, quote_strings: bool) -> Iterator[str]:

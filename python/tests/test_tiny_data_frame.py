@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import http.server
+import os
 import pickle
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,13 @@ def test_csv_keeps_ints_ints_and_quotes_text(frame: TinyDataFrame, tmp_path: Pat
     assert path.read_text() == frame.to_csv()
     assert TinyDataFrame({"a": ['say "x"', "1,2"]}).to_csv() == '"a"\n"say ""x"""\n"1,2"\n'
     assert TinyDataFrame({"a": [1, None]}).to_csv() == '"a"\n1\n""\n'
+
+
+@pytest.mark.parametrize("kind", [str, os.fsencode, Path])
+def test_a_path_is_given_as_anywhere_in_python(kind: Callable[[Path], Any], tmp_path: Path) -> None:
+    path = kind(tmp_path / "frame.csv")
+    TinyDataFrame({"a": [1]}).to_csv(path)
+    assert TinyDataFrame(csv_file_path=path)["a"] == [1.0]
 
 
 def test_a_csv_gives_floats_and_text() -> None:
