@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PidTracker", "ProcessTracker", "SystemTracker"]
 
+#: A first line that is nearer than so many seconds has no row, as on the grid of all trackers.
+_ROOM = 0.05
+
 
 class _Printer:
     """A blocking loop that writes a CSV row at each interval."""
@@ -77,10 +80,11 @@ class _Printer:
             line = 0
             if self._meter is not None and not self._has_ended():
                 # What was used before is in no row.
-                self._meter.row()
+                self._meter.start_anew()
             while self.status == "running":
-                # A line that has passed is skipped, not queued.
-                line = max(line, int((time.monotonic() - first) // self.interval)) + 1
+                # A line that has passed is skipped, not queued; so is a first one that is too near.
+                passed = time.monotonic() - first + (0 if line else min(_ROOM, self.interval))
+                line = max(line, int(passed // self.interval)) + 1
                 if self._wait(first + self.interval * line):
                     self.status = "exited"
                 file.write(render_csv_row(self.diff_stats().values()))

@@ -67,6 +67,15 @@ def test_system_tracker_prints_to_standard_output() -> None:
     assert len(lines[2].split(",")) == len(SYSTEM.split())
 
 
+def test_the_first_printed_row_has_a_rate() -> None:
+    program = "from resource_tracker import SystemTracker; SystemTracker(interval=0.1)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        process.kill()
+    assert float(lines[1].split(",")[SYSTEM.split().index("cpu_usage")]) >= 0
+
+
 def test_rows_stand_behind_what_was_printed_before() -> None:
     program = "from resource_tracker import SystemTracker; print('before'); SystemTracker(interval=0.05)"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}

@@ -62,6 +62,11 @@ impl Usage {
         let elapsed_ns = at_ns.checked_sub(then_ns).filter(|elapsed| *elapsed >= enough_ns)?;
         Some(ratio(cpu_ns.checked_sub(before_ns)?, elapsed_ns))
     }
+
+    /// The last reading becomes the first one: what comes next is a first row.
+    pub fn start_anew(&mut self) {
+        self.points.drain(..self.points.len().saturating_sub(1));
+    }
 }
 
 /// When a counter was read, by the monotonic clock.
@@ -426,6 +431,17 @@ mod tests {
                 "{length_ms}"
             );
         }
+    }
+
+    #[test]
+    fn the_row_after_a_new_start_is_a_first_one_and_looks_back_no_further() {
+        let ms = 1_000_000;
+        let mut usage = Usage::default();
+        usage.start_anew();
+        usage.add(Within::at(0), 0, Counter::Stepping);
+        usage.add(Within::at(10 * ms), 80 * ms, Counter::Stepping);
+        usage.start_anew();
+        assert_eq!(usage.add(Within::at(90 * ms), 120 * ms, Counter::Stepping), Some(0.5));
     }
 
     proptest! {

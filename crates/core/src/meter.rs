@@ -46,6 +46,12 @@ impl Meter {
         self.engine.tick(Moment::now(), 0, false)
     }
 
+    /// Reads the baseline once more: what was used until now is in no row. Who belongs to the job stays known.
+    pub fn start_anew(&mut self) {
+        self.row();
+        self.engine.start_anew();
+    }
+
     /// Whether the process that is followed has ended; a machine never does.
     #[must_use]
     pub fn has_ended(&self) -> bool {

@@ -177,6 +177,11 @@ impl Meter {
         Ok(dict)
     }
 
+    /// Reads the baseline once more.
+    fn start_anew(&self, py: Python<'_>) {
+        py.detach(|| self.meter.lock().unwrap_or_else(PoisonError::into_inner).start_anew());
+    }
+
     /// Whether the process has ended.
     fn has_ended(&self, py: Python<'_>) -> bool {
         py.detach(|| self.meter.lock().unwrap_or_else(PoisonError::into_inner).has_ended())

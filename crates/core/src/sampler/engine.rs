@@ -247,6 +247,12 @@ impl Engine {
         row
     }
 
+    /// The last look becomes the baseline.
+    pub(crate) fn start_anew(&mut self) {
+        self.process_usage.start_anew();
+        self.system_usage.start_anew();
+    }
+
     /// Rates of the snapshot that is in `after`, or the first points from `before` at the start.
     fn add_usage_points(&mut self, is_end: bool) -> (Option<f64>, Option<f64>) {
         let snapshot = if self.after.at == Moment::default() { &self.before } else { &self.after };
