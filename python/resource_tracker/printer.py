@@ -72,9 +72,12 @@ class _Printer:
         from .helpers import render_csv_row
 
         file: BinaryIO = open(output_file, "wb") if output_file else _standard_output()
+        # A class with rows of its own has a header only once there is one of them.
+        is_ours = getattr(self.diff_stats, "__func__", None) is _Printer.diff_stats
+        names = self._header if is_ours or self.status != "running" else []
         try:
-            if print_header:
-                file.write(render_csv_row(self._header))
+            if print_header and names:
+                file.write(render_csv_row(names))
                 file.flush()
             first = time.monotonic() + self.start_time - time.time()
             line = 0
@@ -87,7 +90,12 @@ class _Printer:
                 line = max(line, int(passed // self.interval)) + 1
                 if self._wait(first + self.interval * line):
                     self.status = "exited"
-                file.write(render_csv_row(self.diff_stats().values()))
+                row = self.diff_stats()
+                if not names:
+                    names = list(row)
+                    if print_header:
+                        file.write(render_csv_row(names))
+                file.write(render_csv_row(map(row.get, names)))
                 file.flush()
         finally:
             if output_file:

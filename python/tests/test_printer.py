@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import PROCESS, SYSTEM, run_program
@@ -137,6 +138,22 @@ def test_csv_file_path_is_another_name_of_output_file(tmp_path: Path) -> None:
     assert len(TinyDataFrame(csv_file_path=str(path))) >= 1
     tracker = SystemTracker(autostart=False)
     assert list(tracker.diff_stats()) == SYSTEM.split()
+
+
+@pytest.mark.parametrize("print_header", [True, False])
+def test_the_header_fits_rows_of_ones_own(tmp_path: Path, print_header: bool) -> None:
+    class Mine(ProcessTracker):
+        def diff_stats(self) -> dict[str, Any]:
+            row = {**super().diff_stats(), "mine": self.cycle}
+            self.status = "stopped" if self.cycle == 3 else "running"
+            return row if self.cycle != 2 else {**row, "once": 1}
+
+    path = tmp_path / "rows.csv"
+    Mine(interval=0.05, autostart=False).start_tracking(str(path), print_header)
+    header, *lines = path.read_text().splitlines() if print_header else ["", *path.read_text().splitlines()]
+    assert header == (",".join(f'"{name}"' for name in [*PROCESS.split(), "mine"]) if print_header else "")
+    assert [line.split(",")[-1] for line in lines] == ["1", "2", "3"]
+    assert {line.count(",") for line in lines} == {len(PROCESS.split())}
 
 
 def test_pid_tracker_is_deprecated() -> None:
