@@ -133,7 +133,7 @@ class TinyDataFrame:
 
     def _row(self, index: int) -> dict[str, Any]:
         if not -len(self) <= index < len(self):
-            raise IndexError(f"row {index} of {len(self)}")
+            raise IndexError(f"there is no row {index}: the frame has {len(self)} rows")
         return {
             name: column[index] if isinstance(column, list) else column.get(index)
             for name, column in self._columns.items()

@@ -280,7 +280,7 @@ class ResourceTracker:
     def recommend_resources(self, historical_stats: Sequence[dict[str, Any]] = ()) -> dict[str, int]:
         """CPUs, memory (MB), GPUs and VRAM (MB) for the next run."""
         self.wait_for_samples(1, timeout=self.interval * 5)
-        return self._session.recommend(list(historical_stats or ()))
+        return self._session.recommend(historical_stats or ())
 
     def recommend_server(self, **kwargs: Any) -> Optional[dict[str, Any]]:
         """The cheapest server that has what `recommend_resources` says; None when there is none.
@@ -312,7 +312,7 @@ class ResourceTracker:
 
         self.wait_for_samples(1, timeout=self.interval * 5)
         named = list((names or {}).items())
-        history = list(historical_stats or ())
+        history = historical_stats or ()
         return Report(self._session.report(integration, history, bool(status_failed), title, named, requested))
 
     def snapshot(self) -> dict[str, Any]:

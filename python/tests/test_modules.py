@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import doctest
 import importlib
 import os
@@ -205,6 +206,47 @@ def test_keeper_says_nothing_offline() -> None:
         get_recommended_cloud_servers(cpu=1, memory=1, nothing="x")
     with pytest.raises(ValueError):
         get_recommended_cloud_servers(cpu=1, memory=1, vendor_id="no such vendor")
+
+
+@pytest.mark.parametrize("n", [-1, 2**70])
+def test_a_number_of_servers_that_is_none_is_named(n: int) -> None:
+    from resource_tracker.keeper import get_recommended_cloud_servers
+
+    with pytest.raises(ValueError, match=f"`n` must be .* not `{n}`"):
+        get_recommended_cloud_servers(1, 1, n=n)
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), pytest.param(10**400, id="huge")])
+def test_a_time_that_cannot_be_waited_is_named(timeout: float) -> None:
+    from resource_tracker.keeper import keeper_request
+
+    with pytest.raises(ValueError, match=r"`timeout` must be seconds that can be waited, not `(-1|NaN|inf)`"):
+        keeper_request("/x", timeout)
+
+
+@pytest.mark.parametrize(
+    ("history", "found"),
+    [
+        ({"x": {"mean": 1.0}}, "a `dict`"),
+        (None, "a `NoneType`"),
+        ("text", "a `str`"),
+        (7, "a `int`"),
+        ([1], "integer `1`"),
+        ([{"x": 1}], "integer `1`"),
+        ([{"x": {"mean": "much"}}], 'string "much"'),
+        ([{"x": {"mean": object()}}], "`object`"),
+    ],
+)
+def test_what_is_no_history_is_refused_with_what_is_wanted(history: Any, found: str) -> None:
+    from resource_tracker.helpers import aggregate_stats
+
+    with ResourceTracker(interval=60, discover_cloud=False) as tracker:
+        pass
+    asked = [aggregate_stats] if history is None else [aggregate_stats, tracker.recommend_resources]
+    for ask in asked:
+        with pytest.raises(ValueError, match=f"a list of dicts as `stats\\(\\)` gives them: .*{found}"):
+            ask(history)
+    assert aggregate_stats(iter([{"x": {"mean": 1.0}}])) == {"x": {"mean": 1.0}}  # type: ignore[arg-type]
 
 
 def test_a_row_of_csv_has_numbers_of_any_kind_bare_also_beside_a_missing_cell() -> None:
@@ -451,6 +493,11 @@ def test_other_packages_take_a_frame() -> None:
         TinyDataFrame({"x": numpy.array(["2024-01-01"], dtype="datetime64[ns]")}).to_arrow()
     with pytest.raises(TypeError, match="several types"):
         TinyDataFrame({"x": [1, "a"]}).to_arrow()
+    with pytest.raises(TypeError, match="column 'when' holds a `datetime`"):
+        TinyDataFrame({"when": [None, datetime.datetime.now()]}).to_arrow()
+    for numbers_too_large in ([1, 2**63], [0.5, 10**400]):
+        with pytest.raises(OverflowError, match=r"column 'much' holds [0-9]+, which is too large"):
+            TinyDataFrame({"much": numbers_too_large}).to_arrow()
     assert TinyDataFrame(data=[]).to_arrow().num_rows == 0
 
 

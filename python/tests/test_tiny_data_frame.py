@@ -51,7 +51,7 @@ def test_every_kind_of_key(frame: TinyDataFrame) -> None:
         frame["x"]
     with pytest.raises(KeyError, match="Column 'x' not found"):
         frame[["a", "x"]]
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="no row 4: the frame has 4 rows"):
         frame[4]
     for key in (1.5, None, {"a"}):
         with pytest.raises(TypeError):

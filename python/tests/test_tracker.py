@@ -96,7 +96,9 @@ def test_a_class_made_of_the_tracker_is_made_whole_when_it_is_loaded(recorded: R
     assert loaded.n_samples == recorded.n_samples
 
 
-@pytest.mark.parametrize("interval", [0, -1, float("nan"), float("inf"), 86_401, 0.0005])
+@pytest.mark.parametrize(
+    "interval", [0, -1, float("nan"), float("inf"), 86_401, 0.0005, pytest.param(10**400, id="huge")]
+)
 def test_an_interval_that_cannot_be_kept_is_refused(interval: float) -> None:
     with pytest.raises(ValueError, match="interval"):
         ResourceTracker(interval=interval)
@@ -548,6 +550,14 @@ def test_a_file_that_cannot_be_written_is_an_error_like_any(recorded: ResourceTr
         with pytest.raises(FileNotFoundError) as raised:
             save(path)  # type: ignore[operator]
         assert (raised.value.strerror, raised.value.filename) == ("No such file or directory", path)
+
+
+def test_what_names_no_file_is_an_error_with_its_path(recorded: ResourceTracker, tmp_path: Path) -> None:
+    for use in (recorded.dump, ResourceTracker.load):
+        for path, error in ((str(tmp_path), IsADirectoryError), ("", FileNotFoundError)):
+            with pytest.raises(error) as raised:
+                use(path)  # type: ignore[operator]
+            assert raised.value.filename == path
 
 
 def test_no_name_of_a_file_is_standard_output(

@@ -53,7 +53,10 @@ impl Output {
                     Err(_) => Self::open_direct(path, false),
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::open_aside(path),
+            // What names no file, as an empty path does, is not there and cannot be made.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => {
+                Self::open_aside(path)
+            }
             Err(error) => Err(error),
         }
     }
@@ -245,5 +248,7 @@ mod tests {
         let folder = folder();
         assert!(Output::open(&folder.path().join("no/such/folder/out")).is_err());
         assert!(Output::open(folder.path()).is_err(), "a folder is no file");
+        let nothing = Output::open(Path::new("")).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::NotFound, "as the system says of no name at all");
     }
 }

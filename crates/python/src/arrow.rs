@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCapsule, PyDict, PyFloat, PyInt, PyList, PyString};
 
@@ -147,18 +147,31 @@ impl Cells {
             };
             *kind += usize::from(!item.is_none());
         }
+        let too_large = |item: &Bound<'_, PyAny>| {
+            PyOverflowError::new_err(format!("column '{name}' holds {item}, which is too large for Arrow"))
+        };
         let there = present.iter().filter(|there| **there).count();
         let values = if truths == there && there > 0 {
             let flags: PyResult<Vec<bool>> =
                 list.iter().map(|item| if item.is_none() { Ok(false) } else { item.extract() }).collect();
             Values::Truths(bits(flags?.into_iter()).0)
         } else if integers == there && there > 0 {
-            let cells: PyResult<Vec<i64>> =
-                list.iter().map(|item| if item.is_none() { Ok(0) } else { item.extract() }).collect();
+            let cells: PyResult<Vec<i64>> = list
+                .iter()
+                .map(|item| if item.is_none() { Ok(0) } else { item.extract().map_err(|_| too_large(item)) })
+                .collect();
             Values::Integers(cells?)
         } else if texts == 0 {
             let cells: PyResult<Vec<f64>> =
-                list.iter().map(|item| if item.is_none() { Ok(f64::NAN) } else { item.extract() }).collect();
+                list.iter()
+                    .map(|item| {
+                        if item.is_none() {
+                            Ok(f64::NAN)
+                        } else {
+                            item.extract().map_err(|_| too_large(item))
+                        }
+                    })
+                    .collect();
             Values::Floats(Arc::new(cells?))
         } else {
             texts_of(name, &list)?
@@ -185,16 +198,21 @@ fn as_pythons_own(item: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
 }
 
 fn texts_of(name: &str, list: &[Bound<'_, PyAny>]) -> PyResult<Values> {
-    let wrong = |what: &str| {
-        PyTypeError::new_err(format!("column '{name}' holds {what}, which Arrow has no column for"))
-    };
+    let holds = |what: String| PyTypeError::new_err(format!("column '{name}' holds {what}"));
     let (mut ends, mut bytes) = (vec![0_i32], Vec::new());
     for item in list {
-        if !item.is_none() {
-            let text = item.cast::<PyString>().map_err(|_| wrong("values of several types"))?;
+        if let Ok(text) = item.cast::<PyString>() {
             bytes.extend_from_slice(text.extract::<String>()?.as_bytes());
+        } else if !item.is_none() {
+            return Err(holds(format!(
+                "a `{}`; Arrow takes numbers, truth values or texts, and not several types in one column",
+                item.get_type().name()?
+            )));
         }
-        ends.push(i32::try_from(bytes.len()).map_err(|_| wrong("more than 2 GiB of text"))?);
+        ends.push(
+            i32::try_from(bytes.len())
+                .map_err(|_| holds("more than 2 GiB of text, which Arrow has no column for".to_owned()))?,
+        );
     }
     Ok(Values::Texts { ends, bytes })
 }

@@ -11,7 +11,7 @@ use resource_tracker::catalog::CatalogError;
 use resource_tracker::companion::CompanionError;
 use resource_tracker::error::SourceError;
 use resource_tracker::recommend::RecommendError;
-use resource_tracker::recording::LoadError;
+use resource_tracker::recording::{LoadError, SnapshotError};
 use resource_tracker::session::SessionError;
 use resource_tracker::stats::StatsError;
 use resource_tracker::tracker::TrackerError;
@@ -47,7 +47,8 @@ pub fn file(error: &io::Error, path: PathBuf) -> PyErr {
 
 pub fn load(error: LoadError) -> PyErr {
     match error {
-        LoadError::Open { path, source } => file(&source, path),
+        LoadError::Open { path, source }
+        | LoadError::Content { path, source: SnapshotError::Io { source } } => file(&source, path),
         content @ LoadError::Content { .. } => PyValueError::new_err(text(&content)),
     }
 }

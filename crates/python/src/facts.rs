@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyString};
 use resource_tracker::allocation::CHECKS;
 use resource_tracker::catalog::{self, Catalog, Query, Settings};
 use resource_tracker::cloud;
@@ -21,7 +21,7 @@ use resource_tracker::step;
 use serde_json::{Value, json};
 
 use crate::error;
-use crate::value::{from_python, map_from_python, map_to_python, to_python};
+use crate::value::{Real, from_python, map_from_python, map_to_python, to_python};
 
 /// Version of the package.
 #[pyfunction]
@@ -70,9 +70,24 @@ pub fn aggregate_stats<'py>(py: Python<'py>, runs: &Bound<'py, PyAny>) -> PyResu
     stats_to_python(py, &combined)
 }
 
+/// The statistics of some runs, one after the other.
 pub fn stats_from_python(runs: &Bound<'_, PyAny>) -> PyResult<Vec<Stats>> {
-    let value = from_python(runs)?;
-    serde_json::from_value(value).map_err(|error| PyValueError::new_err(format!("not statistics: {error}")))
+    let py = runs.py();
+    let refuse =
+        |why| PyValueError::new_err(format!("wanted is a list of dicts as `stats()` gives them: {why}"));
+    // A dict gives its keys and a text its letters, which are no runs.
+    let is_one = runs.is_instance_of::<PyDict>() || runs.is_instance_of::<PyString>();
+    let Some(runs) = Some(runs).filter(|_| !is_one).and_then(|runs| runs.try_iter().ok()) else {
+        return Err(refuse(format!("a `{}` is none", runs.get_type().name()?)));
+    };
+    let read = |run: PyResult<Bound<'_, PyAny>>| {
+        let run = match from_python(&run?) {
+            Err(error) if error.is_instance_of::<PyTypeError>(py) => Err(refuse(error.value(py).to_string())),
+            run => run,
+        };
+        serde_json::from_value(run?).map_err(|error| refuse(error.to_string()))
+    };
+    runs.map(read).collect()
 }
 
 pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyAny>> {
@@ -130,18 +145,25 @@ pub fn zfs_pools(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 /// The cheapest servers that fit, each with who says so (`source`) and as of when (`as_of`).
 #[pyfunction]
-#[pyo3(signature = (cpu, memory, gpu=None, vram=None, n=10, filters=None))]
+#[pyo3(signature = (cpu, memory, gpu, vram, n, filters))]
 pub fn recommended_servers<'py>(
     py: Python<'py>,
     cpu: f64,
     memory: f64,
     gpu: Option<f64>,
     vram: Option<f64>,
-    n: usize,
-    filters: Option<&Bound<'py, PyDict>>,
+    n: &Bound<'py, PyAny>,
+    filters: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyList>> {
-    let mut query = Query { gpu, vram_mb: vram, ..Query::new(cpu, memory).top(n) };
-    for (name, value) in filters.map(map_from_python).transpose()?.unwrap_or_default() {
+    let top = match n.extract::<usize>() {
+        Err(error) if error.is_instance_of::<PyOverflowError>(py) => Err(PyValueError::new_err(format!(
+            "`n` must be a number of servers from 0 to {}, not `{n}`",
+            usize::MAX
+        ))),
+        top => top,
+    };
+    let mut query = Query { gpu, vram_mb: vram, ..Query::new(cpu, memory).top(top?) };
+    for (name, value) in map_from_python(filters)? {
         query.filters.set(&name, &value).map_err(|error| error::catalog(&error))?;
     }
     let answer = py.detach(|| catalog::servers(&query)).map_err(|error| error::catalog(&error))?;
@@ -168,9 +190,10 @@ pub fn instance_price(
 
 /// What the Keeper answers to a path, or None when it does not within the time.
 #[pyfunction]
-pub fn keeper_request<'py>(py: Python<'py>, path: &str, timeout: f64) -> PyResult<Bound<'py, PyAny>> {
-    let deadline =
-        Duration::try_from_secs_f64(timeout).map_err(|error| PyValueError::new_err(error.to_string()))?;
+pub fn keeper_request<'py>(py: Python<'py>, path: &str, timeout: Real) -> PyResult<Bound<'py, PyAny>> {
+    let deadline = Duration::try_from_secs_f64(timeout.0).map_err(|_| {
+        PyValueError::new_err(format!("`timeout` must be seconds that can be waited, not `{}`", timeout.0))
+    })?;
     let settings = Settings { deadline, ..Settings::from_env() };
     let answer = py.detach(|| catalog::keeper_request(&settings, path));
     to_python(py, &answer.unwrap_or(Value::Null))

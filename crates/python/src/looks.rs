@@ -18,6 +18,7 @@ use resource_tracker::sys::Handover;
 use resource_tracker::tracker::TrackerError;
 
 use crate::error;
+use crate::value::Real;
 
 /// A guest's root holds nothing open, so that one serves for all looks.
 fn host() -> PyResult<&'static Root> {
@@ -51,6 +52,12 @@ impl FromPyObject<'_, '_> for Pid {
             PyValueError::new_err(format!("{number} is no process id; those are positive numbers of 32 bits"))
         })
     }
+}
+
+/// An interval of so many seconds, if it can be kept.
+pub fn interval_of(Real(seconds): Real) -> PyResult<Interval> {
+    Interval::from_seconds(seconds)
+        .map_err(|error| PyValueError::new_err(format!("{error}; {}", error.hint())))
 }
 
 /// Totals of a process, or of it and its descendants, so far.
@@ -149,11 +156,9 @@ impl Meter {
     /// Of a process, or of the machine where `pid` is None.
     #[new]
     #[pyo3(signature = (pid, children, interval))]
-    fn new(py: Python<'_>, pid: Option<Pid>, children: bool, interval: f64) -> PyResult<Self> {
-        let interval = Interval::from_seconds(interval)
-            .map_err(|error| PyValueError::new_err(format!("{error}; {}", error.hint())))?;
+    fn new(py: Python<'_>, pid: Option<Pid>, children: bool, interval: Real) -> PyResult<Self> {
         let config = Config {
-            interval,
+            interval: interval_of(interval)?,
             children,
             track_processes: pid.is_some(),
             track_system: pid.is_none(),

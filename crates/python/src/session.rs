@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use resource_tracker::config::{Config, Interval};
+use resource_tracker::config::Config;
 use resource_tracker::frame::CombinedOptions;
 use resource_tracker::metric::Table;
 use resource_tracker::recording::Recording;
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use crate::column::frame_to_python;
 use crate::error;
 use crate::facts::{stats_from_python, stats_to_python};
-use crate::looks::{Pid, backend_of};
-use crate::value::{map_to_python, to_python};
+use crate::looks::{Pid, backend_of, interval_of};
+use crate::value::{Real, map_to_python, to_python};
 
 /// One recording: started, looked at, stopped, kept, loaded.
 #[pyclass(frozen, weakref, module = "resource_tracker._native")]
@@ -47,7 +47,7 @@ impl Session {
     fn new(
         pid: Pid,
         children: bool,
-        interval: f64,
+        interval: Real,
         method: Option<String>,
         autostart: bool,
         track_processes: bool,
@@ -56,8 +56,7 @@ impl Session {
         discover_cloud: bool,
         companion: Option<PathBuf>,
     ) -> PyResult<Self> {
-        let interval = Interval::from_seconds(interval)
-            .map_err(|error| PyValueError::new_err(format!("{error}; {}", error.hint())))?;
+        let interval = interval_of(interval)?;
         let backend = backend_of(None)?;
         let config =
             Config { interval, children, track_processes, track_system, backend, ..Config::default() };

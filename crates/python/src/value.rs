@@ -1,6 +1,6 @@
 //! JSON values and Python's, both ways.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
@@ -34,6 +34,23 @@ pub fn map_to_python<'py>(py: Python<'py>, map: &Map<String, Value>) -> PyResult
         dict.set_item(key, to_python(py, value)?)?;
     }
     Ok(dict)
+}
+
+/// A number as it was given; one that is too large for a double is infinite.
+#[derive(Clone, Copy)]
+pub struct Real(pub f64);
+
+impl FromPyObject<'_, '_> for Real {
+    type Error = PyErr;
+
+    fn extract(number: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        match number.extract::<f64>() {
+            Err(error) if error.is_instance_of::<PyOverflowError>(number.py()) => {
+                Ok(Self(if number.lt(0)? { f64::NEG_INFINITY } else { f64::INFINITY }))
+            }
+            extracted => extracted.map(Self),
+        }
+    }
 }
 
 /// What we are given lies no deeper than this; a list that holds itself has no bottom.
