@@ -280,6 +280,9 @@ def test_helpers_clean_up(tmp_path: Path) -> None:
 def test_round_memory() -> None:
     sizes = [(1, 128), (129, 256), (600, 1024), (2048, 2048), (2049, 3072)]
     assert [(mb, round_memory(mb)) for mb, _ in sizes] == sizes
+    for mb in (float("nan"), float("inf"), 10**400):
+        with pytest.raises(ValueError, match="`mb` must be a size"):
+            round_memory(mb)
 
 
 def test_a_report_is_a_string_that_can_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,8 +121,12 @@ pub fn step_history<'py>(py: Python<'py>, runs: &Bound<'py, PyAny>) -> PyResult<
 
 /// Memory in MB, rounded up as recommendations are.
 #[pyfunction]
-pub fn round_memory(mb: f64) -> u32 {
-    recommend::round_memory(mb)
+pub fn round_memory(mb: Real) -> PyResult<u32> {
+    let Real(mb) = mb;
+    if !mb.is_finite() {
+        return Err(PyValueError::new_err(format!("`mb` must be a size that memory can have, not `{mb}`")));
+    }
+    Ok(recommend::round_memory(mb))
 }
 
 /// Whether a block device's name is that of a partition.

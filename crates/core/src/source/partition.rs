@@ -2,7 +2,7 @@
 
 /// Whether a block device's name is that of a partition, for where there is no `/sys/block` to ask.
 ///
-/// `sda1`, `vda1`, `xvda1` and `hda1` end in digits; `nvme0n1p1` and `mmcblk0p1` in `p` and digits.
+/// `sda1`, `vda1`, `xvda1` and `hda1` end in digits; `nvme0n1p1`, `mmcblk0p1` and `rbd0p1` in `p` and digits.
 #[must_use]
 pub fn is_partition(name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -13,11 +13,9 @@ pub fn is_partition(name: &str) -> bool {
         stem.strip_prefix(kind)
             .is_some_and(|letters| !letters.is_empty() && letters.bytes().all(|b| b.is_ascii_lowercase()))
     });
-    let numbered_disk = stem.strip_suffix('p').is_some_and(|disk| {
-        ["nvme", "mmcblk", "md", "nbd"].iter().any(|kind| disk.starts_with(kind))
-            && disk.ends_with(|c: char| c.is_ascii_digit())
-    });
-    lettered || numbered_disk
+    // The kernel puts a `p` before the number wherever the disk's own name ends in a digit (`add_partition` in block/partitions/core.c).
+    let numbered = stem.strip_suffix('p').is_some_and(|disk| disk.ends_with(|c: char| c.is_ascii_digit()));
+    lettered || numbered
 }
 
 #[cfg(test)]
@@ -28,6 +26,9 @@ mod tests {
     fn partitions_are_told_from_disks_by_name() {
         for partition in ["sda1", "vda1", "xvdf12", "hdb3", "sdaa9", "nvme0n1p2", "mmcblk0p1", "nbd0p1"] {
             assert!(is_partition(partition), "{partition}");
+        }
+        for disk in ["rbd0", "zd0", "bcache0", "nbd0", "mmcblk0", "nvme0n1", "md127", "loop7"] {
+            assert!(!is_partition(disk) && is_partition(&format!("{disk}p1")), "{disk}");
         }
         for disk in ["sda", "vda", "xvda", "nvme0n1", "mmcblk0", "dm-0", "md127", "sr0", "loop7", "", "7"] {
             assert!(!is_partition(disk), "{disk}");
