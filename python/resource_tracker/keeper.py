@@ -26,7 +26,9 @@ def get_recommended_cloud_servers(
 ) -> list[dict[str, Any]]:
     """The `n` cheapest servers with so many CPUs and so much memory (MB), GPUs and VRAM (MB).
 
-    Keywords are filters: vendor_id, region, country, continent, architecture, spot and others.
+    Keywords are filters: vendor_id, region, country, continent, architecture, spot and others. Names of the Keeper's
+    own parameters will do: vcpus_min, memory_min (GiB), gpu_min and gpu_memory_total (GiB) count where they are more
+    than the sizes. The answer is ordered by price.
 
     >>> servers = get_recommended_cloud_servers(cpu=2, memory=4096, n=3)
     >>> all(server["vcpus"] >= 2 for server in servers)

@@ -425,3 +425,27 @@ fn decoding_and_questions_stay_within_their_budgets() {
     assert!(servers + summary < allowed(1), "a run's summary took {:?}", servers + summary);
     assert!(everything < allowed(5), "a question over all servers took {everything:?}");
 }
+
+#[test]
+fn of_a_size_and_a_minimum_in_the_apis_words_the_larger_counts() {
+    let answer = |query: &Query| format!("{:?}", ask(query).iter().map(short).collect::<Vec<_>>());
+    let small = Query::new(2.0, 4096.0).with_gpu(1.0, 8192.0);
+    let cases = [
+        ("vcpus_min", 16, Query { cpu: 16.0, ..small.clone() }),
+        ("memory_min", 64, Query { memory_mb: 65_536.0, ..small.clone() }),
+        ("gpu_min", 4, Query { gpu: Some(4.0), ..small.clone() }),
+        ("gpu_memory_total", 80, Query { vram_mb: Some(81_920.0), ..small.clone() }),
+    ];
+    for (name, least, same) in cases {
+        assert_ne!(answer(&small), answer(&same), "{name}: the case shows nothing");
+        assert_eq!(answer(&small.clone().filter(name, least).unwrap()), answer(&same), "{name}");
+        assert_eq!(
+            answer(&same.clone().filter(name, 1).unwrap()),
+            answer(&same),
+            "{name}: more is asked for"
+        );
+    }
+    let negative = Query::new(1.0, 1.0).filter("memory_min", -1).unwrap();
+    let error = Catalog::new(offline()).servers(&negative).unwrap_err().to_string();
+    assert_eq!(error, "`memory_min` must be a number of 0 or more, not `-1`");
+}

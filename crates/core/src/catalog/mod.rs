@@ -14,6 +14,7 @@ mod bytes;
 mod cache;
 pub mod embedded;
 pub mod error;
+pub mod filters;
 mod keeper;
 mod local;
 pub mod price;
@@ -27,10 +28,11 @@ mod update;
 
 pub use cache::Updated;
 pub use error::{CatalogError, KeeperError};
+pub use filters::Filters;
 pub use keeper::{DEADLINE, KEEPER_URL};
 pub(crate) use local::only_match;
 pub use price::{Cost, InstancePrice, RunCost, Savings};
-pub use query::{Filters, Plan, Query};
+pub use query::{Plan, Query};
 pub use server::Server;
 pub use update::{Step, UpdateReport, update};
 

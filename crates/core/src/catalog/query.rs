@@ -3,10 +3,11 @@
 //! In:  [`Query`] as a front builds it, filters by name.
 //! Out: [`Plan`], in which every name is known and spelled as the API spells it, and
 //!      `Plan::fits`, the one place that decides whether a server will do.
-//! Not here: prices and their order by source (`local`, `remote`).
+//! Not here: names and types of filters (`filters`), prices and their order by source (`local`, `remote`).
 
 use super::embedded::{ALLOCATIONS, Embedded, Row, embedded};
 use super::error::CatalogError;
+use super::filters::Filters;
 use super::region::{self, Place};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -59,111 +60,6 @@ impl Query {
     }
 }
 
-/// What must hold beyond sizes. In each list one match is enough; an empty list asks for nothing.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Filters {
-    /// `aws`, `gcp`, …
-    pub vendor_id: Vec<String>,
-    /// `eu-west-1`, or `aws~eu-west-1`.
-    pub region: Vec<String>,
-    /// `DE` or `Germany`.
-    pub country: Vec<String>,
-    /// `Europe`.
-    pub continent: Vec<String>,
-    /// `x86_64`, `arm64`.
-    pub architecture: Vec<String>,
-    /// `Shared`, `Burstable`, `Dedicated`.
-    pub cpu_allocation: Vec<String>,
-    /// `Intel`, `AMD`, `AWS`.
-    pub cpu_manufacturer: Vec<String>,
-    /// `T4`, `A100`.
-    pub gpu_model: Vec<String>,
-    /// Only the Keeper knows these.
-    pub compliance_framework_id: Vec<String>,
-    /// Whether a spot price may stand for the on-demand price where it is lower.
-    pub spot: bool,
-    /// USD an hour at most.
-    pub max_price: Option<f64>,
-    /// Local storage in GB at least.
-    pub storage_size: Option<f64>,
-}
-
-impl Filters {
-    /// All filters by name.
-    pub const NAMES: [&'static str; 12] = [
-        "vendor_id",
-        "region",
-        "country",
-        "continent",
-        "architecture",
-        "cpu_allocation",
-        "cpu_manufacturer",
-        "gpu_model",
-        "compliance_framework_id",
-        "spot",
-        "max_price",
-        "storage_size",
-    ];
-
-    /// Sets a filter by name: text or a list of texts, a truth value for `spot`, a number for
-    /// `max_price` and `storage_size`; null takes it off. Names of the API's own parameters will do.
-    ///
-    /// # Errors
-    /// When there is no filter of that name, or the value has the wrong type.
-    pub fn set(&mut self, name: &str, value: &Value) -> Result<(), CatalogError> {
-        let asked = match name {
-            "vendor" => "vendor_id",
-            "regions" | "vendor_regions" => "region",
-            "countries" => "country",
-            "compliance_framework" => "compliance_framework_id",
-            name => name,
-        };
-        let filter = Self::NAMES.into_iter().find(|known| *known == asked).ok_or_else(|| {
-            CatalogError::UnknownFilter { name: name.to_owned(), known: quoted(Self::NAMES) }
-        })?;
-        let bad = |expected| CatalogError::BadValue { filter, value: value.to_string(), expected };
-        let list = match filter {
-            "spot" => {
-                self.spot = match value {
-                    Value::Null => false,
-                    Value::Bool(allowed) => *allowed,
-                    _ => return Err(bad("true or false")),
-                };
-                return Ok(());
-            }
-            "max_price" | "storage_size" => {
-                let number = match value {
-                    Value::Null => None,
-                    value => Some(value.as_f64().ok_or_else(|| bad("a number"))?),
-                };
-                *(if filter == "max_price" { &mut self.max_price } else { &mut self.storage_size }) = number;
-                return Ok(());
-            }
-            "vendor_id" => &mut self.vendor_id,
-            "region" => &mut self.region,
-            "country" => &mut self.country,
-            "continent" => &mut self.continent,
-            "architecture" => &mut self.architecture,
-            "cpu_allocation" => &mut self.cpu_allocation,
-            "cpu_manufacturer" => &mut self.cpu_manufacturer,
-            "gpu_model" => &mut self.gpu_model,
-            _ => &mut self.compliance_framework_id,
-        };
-        *list = match value {
-            Value::Null => Vec::new(),
-            Value::String(text) => vec![text.clone()],
-            Value::Array(items) => items
-                .iter()
-                .map(|item| {
-                    item.as_str().map(ToOwned::to_owned).ok_or_else(|| bad("text or a list of texts"))
-                })
-                .collect::<Result<_, _>>()?,
-            _ => return Err(bad("text or a list of texts")),
-        };
-        Ok(())
-    }
-}
-
 /// A question in which every name is known.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -187,6 +83,7 @@ pub struct Plan {
 
 /// Vendors that a filter may name: those whose clouds we recognise.
 pub const VENDORS: [&str; 14] = crate::cloud::VENDOR_IDS;
+const MIB_PER_GIB: f64 = 1024.0;
 const ARCHITECTURES: [&str; 5] = ["arm64", "arm64_mac", "i386", "x86_64", "x86_64_mac"];
 const CPU_MANUFACTURERS: [&str; 9] =
     ["Alibaba", "AMD", "Ampere", "Apple", "AWS", "Google", "Intel", "Microsoft", "NVIDIA"];
@@ -210,10 +107,19 @@ impl Plan {
             });
         }
         Ok(Self {
-            cpu: size("cpu", query.cpu)?,
-            memory_mib: size("memory", query.memory_mb)?,
-            gpu: query.gpu.map(|gpu| size("gpu", gpu)).transpose()?.filter(|gpu| *gpu > 0.0),
-            vram_mib: query.vram_mb.map(|vram| size("vram", vram)).transpose()?.filter(|vram| *vram > 0.0),
+            cpu: larger(("cpu", Some(query.cpu)), ("vcpus_min", filters.vcpus_min), 1.0)?.unwrap_or(0.0),
+            memory_mib: larger(
+                ("memory", Some(query.memory_mb)),
+                ("memory_min", filters.memory_min_gib),
+                MIB_PER_GIB,
+            )?
+            .unwrap_or(0.0),
+            gpu: larger(("gpu", query.gpu), ("gpu_min", filters.gpu_min), 1.0)?,
+            vram_mib: larger(
+                ("vram", query.vram_mb),
+                ("gpu_memory_total", filters.vram_min_gib),
+                MIB_PER_GIB,
+            )?,
             n: query.n,
             places: places(filters, &vendors)?,
             architectures: known("architecture", &filters.architecture, &ARCHITECTURES)?,
@@ -320,6 +226,15 @@ fn size(name: &'static str, value: f64) -> Result<f64, CatalogError> {
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(CatalogError::BadNumber { name, value }) }
 }
 
+/// What must be there at the least by two names, the second in another unit; `None` where nothing must.
+fn larger(one: Named, other: Named, factor: f64) -> Result<Option<f64>, CatalogError> {
+    let checked = |(name, value): Named| value.map(|value| size(name, value)).transpose();
+    let both = checked(one)?.into_iter().chain(checked(other)?.map(|value| value * factor));
+    Ok(both.reduce(f64::max).filter(|least| *least > 0.0))
+}
+
+type Named = (&'static str, Option<f64>);
+
 /// Names of hardware are compared without case and punctuation: `rtx-pro-6000` is `RTX PRO 6000`.
 fn same_name(a: &str, b: &str) -> bool {
     fn letters(name: &str) -> impl Iterator<Item = u8> {
@@ -392,7 +307,7 @@ fn places(filters: &Filters, vendors: &[&'static str]) -> Result<Option<BTreeSet
     Ok(Some(found))
 }
 
-fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
