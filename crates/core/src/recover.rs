@@ -214,7 +214,7 @@ mod tests {
         let elsewhere =
             leave("0000000e15e0", json!({"pid": own, "start_ticks": 1, "pid_namespace": "pid:[1]"}));
         // The first namespace of another machine has the name of ours.
-        let name = here.as_deref().and_then(|here| here.split(' ').next());
+        let name = here.as_deref().map_or("pid:[2]", |here| here.split(' ').next().unwrap_or(here));
         let machine = leave("000000ac4111", json!({"pid": own, "start_ticks": 1, "pid_namespace": name}));
         let mut recovered = recover_temporary(&history, folder.path()).unwrap();
         recovered.sort();
