@@ -83,7 +83,7 @@ impl Tree {
         self.is_blind = true;
     }
 
-    /// Whether somebody could not be looked at in the last update, for want of descriptors or memory, and is as before.
+    /// Whether a member could not be looked at in the last update, for want of descriptors or memory, and is as before.
     #[must_use]
     pub const fn is_blind(&self) -> bool {
         self.is_blind
@@ -126,13 +126,11 @@ impl Tree {
                 (Ok(stat), _) if gpu::may_be_helper(stat.ppid) => unclear.push(pid),
                 (Ok(stat), _) => strangers.push(Member { pid, stat, is_leaving: false }),
                 // We cannot read now, for want of descriptors or memory: that says nothing about the process.
-                (Err(SourceError::Io { .. }), was_member) => {
+                (Err(SourceError::Io { .. }), Some(then)) => {
                     self.is_blind = true;
-                    match was_member {
-                        Some(then) => self.members.push(then),
-                        None => unclear.push(pid),
-                    }
+                    self.members.push(then);
                 }
+                (Err(SourceError::Io { .. }), None) => unclear.push(pid),
                 (Err(_), Some(then)) => self.members.push(Member { is_leaving: true, ..then }),
                 (Err(_), None) => {}
             }
@@ -323,6 +321,24 @@ mod tests {
         assert!(!is_copy_of_one(&PidStat { is_copy: false, ..worker }, &[member(50, false, image)]));
         let unknown = PidStat { image: None, ..worker };
         assert!(!is_copy_of_one(&unknown, &[member(50, false, None)]), "what is not known is not the same");
+    }
+
+    #[test]
+    fn a_member_that_cannot_be_looked_at_is_as_before_and_says_so_and_a_stranger_does_not_matter() {
+        let (folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 7), (99, 1, 8)]);
+        let mut tree = Tree::new(&root, 50, true, None, Vec::new());
+        let close = |pid: u32| {
+            // A folder opens and cannot be read.
+            let stat = folder.path().join(format!("proc/{pid}/stat"));
+            fs::remove_file(&stat).and_then(|()| fs::create_dir(&stat)).unwrap();
+        };
+        close(99);
+        tree.update(&root, &pids, None).unwrap();
+        assert!(!tree.is_blind());
+        close(60);
+        tree.update(&root, &pids, None).unwrap();
+        assert!(tree.is_blind());
+        assert_eq!(pids_of(&tree), [50, 60]);
     }
 
     #[test]
