@@ -12,18 +12,9 @@ use super::http::{Client, HttpError};
 use serde_json::Value;
 
 /// Where all but two services are.
-const LINK_LOCAL: &str = "169.254.169.254";
-const ALICLOUD: &str = "100.100.100.200";
-const SCALEWAY: &str = "169.254.42.42";
-
-/// Where a vendor's service is.
-pub(crate) fn host_of(vendor_id: &str) -> &'static str {
-    match vendor_id {
-        "alicloud" => ALICLOUD,
-        "scaleway" => SCALEWAY,
-        _ => LINK_LOCAL,
-    }
-}
+pub(crate) const LINK_LOCAL: &str = "169.254.169.254";
+pub(crate) const ALICLOUD: &str = "100.100.100.200";
+pub(crate) const SCALEWAY: &str = "169.254.42.42";
 
 /// A name as clouds give them, or nothing: an error page must not become an instance type.
 pub(crate) fn plausible(text: &str) -> Option<String> {

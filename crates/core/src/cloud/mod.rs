@@ -193,15 +193,14 @@ fn ask<'a>(client: &Client, vendors: impl Iterator<Item = &'a vendor::Vendor>) -
     if let [only] = vendors.as_slice() {
         return (only.ask)(client);
     }
-    let host_of = |vendor: &vendor::Vendor| metadata::host_of(vendor.id);
-    let mut hosts: Vec<&str> = vendors.iter().map(|vendor| host_of(vendor)).collect();
+    let mut hosts: Vec<&str> = vendors.iter().map(|vendor| vendor.host).collect();
     hosts.sort_unstable();
     hosts.dedup();
     let answers = in_threads(&hosts, |host| {
         if !client.reaches(host) {
             return Vec::new();
         }
-        let there: Vec<_> = vendors.iter().filter(|vendor| host_of(vendor) == *host).collect();
+        let there: Vec<_> = vendors.iter().filter(|vendor| vendor.host == *host).collect();
         in_threads(&there, |vendor| (vendor.ask)(client))
     });
     let known = answers.into_iter().flatten().flatten().flatten().flatten();

@@ -14,6 +14,8 @@ use super::metadata as ask;
 
 pub(crate) struct Vendor {
     pub id: &'static str,
+    /// Where its service is.
+    pub host: &'static str,
     /// Whether the firmware says so.
     pub matches: fn(&Dmi) -> bool,
     /// What the service says, `None` when it is not this vendor's.
@@ -24,24 +26,55 @@ pub(crate) struct Vendor {
 const AZURE_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 
 pub(crate) const VENDORS: [Vendor; 14] = [
-    Vendor { id: "aws", matches: is_aws, ask: ask::aws },
-    Vendor { id: "gcp", matches: is_gcp, ask: ask::gcp },
-    Vendor { id: "azure", matches: |dmi| dmi.chassis_asset_tag == AZURE_TAG, ask: ask::azure },
-    Vendor { id: "hcloud", matches: is_hcloud, ask: ask::hcloud },
-    Vendor { id: "upcloud", matches: is_upcloud, ask: ask::upcloud },
-    Vendor { id: "ovh", matches: is_openstack, ask: ask::ovh },
-    Vendor { id: "alicloud", matches: |dmi| dmi.product_name == "Alibaba Cloud ECS", ask: ask::alicloud },
-    Vendor { id: "vultr", matches: |dmi| dmi.sys_vendor == "Vultr", ask: ask::vultr },
-    Vendor { id: "digitalocean", matches: |dmi| dmi.sys_vendor == "DigitalOcean", ask: ask::digitalocean },
-    Vendor { id: "oracle", matches: |dmi| dmi.chassis_asset_tag == "OracleCloud.com", ask: ask::oracle },
-    Vendor { id: "scaleway", matches: |dmi| dmi.sys_vendor == "Scaleway", ask: ask::scaleway },
+    Vendor { id: "aws", host: ask::LINK_LOCAL, matches: is_aws, ask: ask::aws },
+    Vendor { id: "gcp", host: ask::LINK_LOCAL, matches: is_gcp, ask: ask::gcp },
+    Vendor {
+        id: "azure",
+        host: ask::LINK_LOCAL,
+        matches: |dmi| dmi.chassis_asset_tag == AZURE_TAG,
+        ask: ask::azure,
+    },
+    Vendor { id: "hcloud", host: ask::LINK_LOCAL, matches: is_hcloud, ask: ask::hcloud },
+    Vendor { id: "upcloud", host: ask::LINK_LOCAL, matches: is_upcloud, ask: ask::upcloud },
+    Vendor { id: "ovh", host: ask::LINK_LOCAL, matches: is_openstack, ask: ask::ovh },
+    Vendor {
+        id: "alicloud",
+        host: ask::ALICLOUD,
+        matches: |dmi| dmi.product_name == "Alibaba Cloud ECS",
+        ask: ask::alicloud,
+    },
+    Vendor { id: "vultr", host: ask::LINK_LOCAL, matches: |dmi| dmi.sys_vendor == "Vultr", ask: ask::vultr },
+    Vendor {
+        id: "digitalocean",
+        host: ask::LINK_LOCAL,
+        matches: |dmi| dmi.sys_vendor == "DigitalOcean",
+        ask: ask::digitalocean,
+    },
+    Vendor {
+        id: "oracle",
+        host: ask::LINK_LOCAL,
+        matches: |dmi| dmi.chassis_asset_tag == "OracleCloud.com",
+        ask: ask::oracle,
+    },
+    Vendor {
+        id: "scaleway",
+        host: ask::SCALEWAY,
+        matches: |dmi| dmi.sys_vendor == "Scaleway",
+        ask: ask::scaleway,
+    },
     Vendor {
         id: "linode",
+        host: ask::LINK_LOCAL,
         matches: |dmi| matches!(dmi.sys_vendor.as_str(), "Linode" | "Akamai"),
         ask: ask::linode,
     },
-    Vendor { id: "exoscale", matches: |dmi| dmi.product_name.starts_with("Exoscale"), ask: ask::exoscale },
-    Vendor { id: "openstack", matches: is_openstack, ask: ask::openstack },
+    Vendor {
+        id: "exoscale",
+        host: ask::LINK_LOCAL,
+        matches: |dmi| dmi.product_name.starts_with("Exoscale"),
+        ask: ask::exoscale,
+    },
+    Vendor { id: "openstack", host: ask::LINK_LOCAL, matches: is_openstack, ask: ask::openstack },
 ];
 
 /// Nitro machines say it in `sys_vendor`, Xen ones only in version or UUID.
