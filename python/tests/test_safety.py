@@ -195,6 +195,23 @@ def test_looking_for_the_cloud_opens_and_closes_nothing_of_the_hosts(
         assert run_with_mount("-t tmpfs none /sys", program, str(tmp_path)) == "True\n"
 
 
+def test_a_proc_of_another_pid_namespace_is_an_error_and_no_strangers_figures() -> None:
+    program = textwrap.dedent("""
+        from resource_tracker import ResourceTracker
+        from resource_tracker.tracker_procfs import get_process_stats
+        from resource_tracker.tracker_psutil import get_process_stats as get_portable_stats
+
+        for look in (ResourceTracker, lambda: ResourceTracker(method="spawn"), get_process_stats, get_portable_stats):
+            try:
+                look()
+            except Exception as error:
+                print("`/proc` is not of this PID namespace" in str(error))
+    """)
+    command = ["unshare", "--map-root-user", "--pid", "--fork", sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n" * 4, done.stdout + done.stderr
+
+
 def test_many_threads_may_use_one_tracker() -> None:
     tracker = ResourceTracker(interval=0.005)
     errors: list[BaseException] = []

@@ -382,6 +382,41 @@ fn attaching_to_what_cannot_be_followed_is_an_error_and_to_what_ends_at_once_a_s
 }
 
 #[test]
+fn processes_of_another_namespace_are_not_taken_for_ours() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("run.json.gz");
+    // With numbers of its own, and the `/proc` of those who have others.
+    let inside = |arguments: &[&str]| {
+        let environment = tracker(home.path());
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--pid", "--fork", BIN]).args(arguments);
+        for (name, value) in environment.get_envs() {
+            if let Some(value) = value {
+                command.env(name, value)
+            } else {
+                command.env_remove(name)
+            };
+        }
+        command.output().unwrap()
+    };
+    let busy = "import time\nwhile time.process_time() < 0.3: pass";
+    let output = inside(&["run", "-o", file.to_str().unwrap(), "--", &support::python(), "-c", busy]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("processes: `/proc` is not of this PID namespace"), "{}", text(&output));
+    let recording = load(&file);
+    let rows = recording["process_metrics"].as_array().unwrap();
+    let cpu_s: f64 =
+        rows.iter().filter_map(|row| Some(row["utime"].as_f64()? + row["stime"].as_f64()?)).sum();
+    assert!(cpu_s >= 0.29, "{cpu_s} s of CPU time: {rows:?}");
+    for name in ["memory", "children"] {
+        assert!(rows.iter().all(|row| row[name].is_null()), "{name}: {rows:?}");
+    }
+    let output = inside(&["attach", "1"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("mount -t proc proc /proc"), "{}", text(&output));
+}
+
+#[test]
 fn a_folder_of_history_is_for_its_owner_only() {
     let home = open_folder();
     assert!(run(home.path(), &["-q"], &["true"]).status.success());

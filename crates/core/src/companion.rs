@@ -313,10 +313,10 @@ fn places_for_words(journal: &Path, id: &str) -> Vec<PathBuf> {
 
 fn is_alive(pid: u32, start_ticks: Option<u64>) -> bool {
     match Root::host_as_guest() {
-        Ok(root) => procfs::is_alive(&root, pid, start_ticks),
-        // We cannot see any process, for want of a descriptor or of `/proc`. Whether there is one of that number can be
+        Ok(root) if root.check_processes().is_ok() => procfs::is_alive(&root, pid, start_ticks),
+        // We cannot see any process, for want of a descriptor or of our own `/proc`. Whether there is one of that number can be
         // told all the same.
-        Err(_) => Pid::from_raw(pid.cast_signed())
+        _ => Pid::from_raw(pid.cast_signed())
             .is_some_and(|pid| matches!(test_kill_process(pid), Ok(()) | Err(Errno::PERM))),
     }
 }

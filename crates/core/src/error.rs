@@ -47,6 +47,9 @@ pub enum SourceError {
         /// The file in question.
         path: PathBuf,
     },
+    /// A number there is another process than ours of that number.
+    #[error("`/proc` is not of this PID namespace")]
+    Foreign,
     /// Reading failed for another reason.
     #[error("cannot read `{path}`")]
     Io {
@@ -71,6 +74,7 @@ impl SourceError {
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Denied { .. } => Some("run as the job's user, or mount /proc without hidepid"),
+            Self::Foreign => Some("mount its own: `mount -t proc proc /proc`, or `unshare --mount-proc`"),
             Self::Parse { .. } => Some("please report this, with the file's text"),
             Self::Unsupported { .. } | Self::Gone { .. } | Self::Io { .. } => None,
         }

@@ -170,7 +170,7 @@ impl Job {
         sampler: Sampler,
     ) -> Result<JobReading, SourceError> {
         // Where nobody could be listed, all are as they were.
-        if snapshot.pids.is_some() || !self.with_children || self.tree.members().is_empty() {
+        if snapshot.pids.is_some() || !self.with_children {
             let pids = snapshot.pids.as_deref().unwrap_or_default();
             self.tree.update(root, pids, snapshot.cpu.and_then(|cpu| cpu.forks))?;
         } else {

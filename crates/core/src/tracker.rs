@@ -66,6 +66,7 @@ impl TrackerError {
     #[must_use]
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::Target { source: SourceError::Foreign, .. } => SourceError::Foreign.hint(),
             Self::Target { .. } if cfg!(windows) => Some("`tasklist` lists the processes that run"),
             Self::Target { .. } => Some("`ps -e` lists the processes that run"),
             Self::Host(_) if cfg!(target_os = "linux") => Some("is /proc mounted?"),

@@ -25,7 +25,9 @@ pub fn session(error: &SessionError) -> PyErr {
                 PyProcessLookupError::new_err(text(error))
             }
             SourceError::Denied { .. } => PyPermissionError::new_err(text(error)),
-            SourceError::Io { .. } | SourceError::Parse { .. } => PyRuntimeError::new_err(text(error)),
+            SourceError::Foreign | SourceError::Io { .. } | SourceError::Parse { .. } => {
+                PyRuntimeError::new_err(text(error))
+            }
         },
         SessionError::Companion(CompanionError::Refused { .. }) => PyProcessLookupError::new_err(text(error)),
         SessionError::Running

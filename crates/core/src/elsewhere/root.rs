@@ -60,6 +60,14 @@ impl Root {
         Err(SourceError::Unsupported { path: tree.to_owned() })
     }
 
+    /// Only Linux can show the processes of others.
+    ///
+    /// # Errors
+    /// None here.
+    pub const fn check_processes(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
     #[expect(clippy::unused_self, reason = "as Linux's")]
     pub(crate) fn note(&self, _access: impl FnOnce() -> Access) {}
 

@@ -59,6 +59,8 @@ pub struct Root {
     tree: Option<PathBuf>,
     /// `None` for a guest.
     doors: Option<Doors>,
+    /// Whether a number in `/proc` is another process than ours of that number.
+    is_foreign: bool,
     logging: AtomicBool,
     log: Mutex<Vec<Access>>,
 }
@@ -105,8 +107,13 @@ impl Root {
     /// # Errors
     /// When there is no `/proc`.
     pub fn host_as_guest() -> Result<Self, SourceError> {
-        let root =
-            Self { tree: None, doors: None, logging: AtomicBool::new(false), log: Mutex::new(Vec::new()) };
+        let root = Self {
+            tree: None,
+            doors: None,
+            is_foreign: is_foreign(),
+            logging: AtomicBool::new(false),
+            log: Mutex::new(Vec::new()),
+        };
         root.open_folder("/proc")?;
         Ok(root)
     }
@@ -129,10 +136,19 @@ impl Root {
                 base: open(base, OFlags::PATH)?,
                 proc: open(&base.join("proc"), OFlags::RDONLY)?,
             }),
+            is_foreign: tree.is_none() && is_foreign(),
             tree,
             logging: AtomicBool::new(false),
             log: Mutex::new(Vec::new()),
         })
+    }
+
+    /// Whether the processes in `/proc` are those that we and the kernel mean by their numbers.
+    ///
+    /// # Errors
+    /// [`SourceError::Foreign`] where they are not.
+    pub const fn check_processes(&self) -> Result<(), SourceError> {
+        if self.is_foreign { Err(SourceError::Foreign) } else { Ok(()) }
     }
 
     /// Whether this is a recorded tree, where live interfaces (clocks, counters) do not exist.
@@ -157,7 +173,11 @@ impl Root {
 
     fn open(&self, path: &str) -> Result<OwnedFd, SourceError> {
         const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
-        let opened = match (&self.doors, path.strip_prefix("/proc/")) {
+        let below_proc = path.strip_prefix("/proc/");
+        if below_proc.is_some_and(|below| below.starts_with(|first: char| first.is_ascii_digit())) {
+            self.check_processes()?;
+        }
+        let opened = match (&self.doors, below_proc) {
             (Some(doors), Some(below)) => rustix::fs::openat(&doors.proc, below, FLAGS, Mode::empty()),
             (Some(doors), None) => {
                 rustix::fs::openat(&doors.base, path.trim_start_matches('/'), FLAGS, Mode::empty())
@@ -234,6 +254,7 @@ impl Root {
     /// # Errors
     /// [`SourceError`] by what the kernel says.
     pub fn pids(&self, pids: &mut Vec<u32>, buffer: &mut Vec<u8>) -> Result<(), SourceError> {
+        self.check_processes()?;
         self.note(|| Access::List("/proc".to_owned()));
         let fail = |errno| SourceError::from_errno("/proc", errno);
         pids.clear();
@@ -340,6 +361,14 @@ impl Root {
     #[must_use]
     pub fn link(&self, path: &str) -> Option<PathBuf> {
         fs::read_link(self.on_disk(path)).ok()
+    }
+}
+
+/// `/proc` of another PID namespace has us under another number, or not at all. Where it may not be asked, it is ours.
+fn is_foreign() -> bool {
+    match fs::read_link("/proc/self") {
+        Ok(own) => own.to_str() != Some(&std::process::id().to_string()),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
 

@@ -77,6 +77,7 @@ impl Machine {
     /// # Errors
     /// Where it is not there, has ended, or cannot be read.
     pub fn follow(&self, wanted: Wanted<'_>, baseline: &Snapshot) -> Result<Found, SourceError> {
+        self.root.check_processes()?;
         match self.backend {
             #[cfg(target_os = "linux")]
             Backend::Procfs => crate::job::follow(&self.root, wanted, baseline),

@@ -13,6 +13,7 @@ use crate::source::gpu::{self, Question};
 /// # Errors
 /// Where the processes cannot be listed.
 pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessReading, SourceError> {
+    root.check_processes()?;
     let table = Table::default();
     table.list()?;
     let timestamp = Moment::now().wall_s();
