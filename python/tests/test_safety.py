@@ -371,6 +371,26 @@ def test_what_a_killed_host_left_is_a_recording_once_the_history_is_looked_at(sc
     assert recording.name.split(".")[0] in journal.name
 
 
+@pytest.mark.parametrize("method", [None, "spawn"])
+def test_a_stopped_recording_whose_program_then_ends_at_once_did_not_die(scratch: Path, method: str | None) -> None:
+    from resource_tracker.tracker import _companion
+
+    program = """
+        import os, sys
+        from resource_tracker import ResourceTracker
+        with ResourceTracker(interval=0.05, method=sys.argv[1] or None) as tracker:
+            tracker.wait_for_samples(2)
+        os._exit(0)
+    """
+    run_program(program, method or "")
+    # A process of its own keeps its rows in the history from the start.
+    assert len(list(scratch.iterdir())) == (1 if method is None else 0)
+    listed = subprocess.run([_companion(), "list", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    (run,) = json.loads(listed)["runs"]
+    assert run["status"] == "detached", run
+    assert list(scratch.iterdir()) == []
+
+
 def test_the_journal_of_a_host_that_lives_is_left_alone(scratch: Path) -> None:
     import json
     import subprocess

@@ -5,7 +5,7 @@
 //! The file starts with one line of JSON: the format's version, the columns, and the recording's head. Then
 //! records: length (u16), a block of cells, another block for each GPU, CRC-32 of all that; a block is a bitmap of the
 //! cells that hold a value (u64) and those values (f64), little-endian. A torn or damaged record ends the reading: what
-//! stands before it is good.
+//! stands before it is good. A record without a block says that no more rows are to come.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -186,7 +186,8 @@ impl Journal {
         let tail = self.tail.clone();
         let mut tail = tail.lock();
         let before = tail.waiting.len();
-        encode(row, &mut tail.waiting);
+        let gpus = row.gpus.iter().map(GpuCells::as_slice);
+        encode(iter::once(row.cells()).chain(gpus), &mut tail.waiting);
         let written = self.write(&tail);
         if written.is_ok() {
             tail.length += tail.waiting.len() as u64;
@@ -215,11 +216,21 @@ impl Journal {
     }
 }
 
-fn encode(row: &Row, records: &mut Vec<u8>) {
+/// Says that no more rows are to come, for whoever finds the file when its writer is gone.
+///
+/// # Errors
+/// What the file system says.
+pub(crate) fn close(path: &Path) -> io::Result<()> {
+    let mut file = sys::above_stdio(OpenOptions::new().append(true).open(path)?)?;
+    let mut record = Vec::new();
+    encode(iter::empty(), &mut record);
+    file.write_all(&record)
+}
+
+fn encode<'a>(blocks: impl Iterator<Item = &'a [Option<f64>]>, records: &mut Vec<u8>) {
     let start = records.len();
     records.extend_from_slice(&[0; 2]);
-    put(row.cells(), records);
-    for cells in &row.gpus {
+    for cells in blocks {
         put(cells, records);
     }
     let (_, record) = records.split_at_mut(start);
@@ -269,6 +280,7 @@ pub struct Reader {
     /// Where the next record starts.
     offset: u64,
     record: Vec<u8>,
+    is_closed: bool,
 }
 
 impl Reader {
@@ -309,6 +321,7 @@ impl Reader {
             first_record,
             offset: first_record,
             record: Vec::new(),
+            is_closed: false,
         })
     }
 
@@ -348,6 +361,12 @@ impl Reader {
         self.offset
     }
 
+    /// Whether the last row was read and its writer had said that it is the last.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     /// The next whole row; `None` at the end, or where the rest is torn.
     pub fn next_row(&mut self) -> Option<Row> {
         let mut length = [0; 2];
@@ -357,20 +376,26 @@ impl Reader {
         self.record.extend_from_slice(&length);
         self.record.resize(2 + body + 4, 0);
         self.file.read_exact(self.record.get_mut(2..)?).ok()?;
+        if body == 0 {
+            self.is_closed = checked(&self.record).is_some();
+            return None;
+        }
         let row = decode(&self.record, &self.columns, &self.gpu_columns)?;
         self.offset += self.record.len() as u64;
         Some(row)
     }
 }
 
+/// The blocks of a whole record; `None` where it is damaged.
+fn checked(record: &[u8]) -> Option<&[u8]> {
+    let (content, checksum) = record.split_last_chunk::<4>()?;
+    (crc32fast::hash(content) == u32::from_le_bytes(*checksum)).then(|| content.get(2..))?
+}
+
 /// The row of a whole record; `None` where it is damaged.
 fn decode(record: &[u8], columns: &[Option<Metric>], gpu_columns: &[Option<Metric>]) -> Option<Row> {
-    let (content, checksum) = record.split_last_chunk::<4>()?;
-    if crc32fast::hash(content) != u32::from_le_bytes(*checksum) {
-        return None;
-    }
     let mut row = Row::default();
-    let mut rest = take(content.get(2..)?, columns, |metric, value| row.set(metric, Some(value)))?;
+    let mut rest = take(checked(record)?, columns, |metric, value| row.set(metric, Some(value)))?;
     while !rest.is_empty() {
         if row.gpus.len() == MOST_GPUS {
             return None;
@@ -496,6 +521,21 @@ mod tests {
         second.skip_to(first.offset()).unwrap();
         assert_eq!(second.by_ref().count(), 6);
         assert_eq!(second.offset(), std::fs::metadata(&path).unwrap().len());
+    }
+
+    #[test]
+    fn only_a_whole_mark_says_that_there_is_no_more_to_come() {
+        let (_folder, path) = written(false);
+        let read = || {
+            let mut reader = Reader::open(&path).unwrap();
+            (reader.by_ref().count(), reader.is_closed())
+        };
+        assert_eq!(read(), (10, false));
+        close(&path).unwrap();
+        assert_eq!(read(), (10, true));
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+        assert_eq!(read(), (10, false));
     }
 
     #[test]

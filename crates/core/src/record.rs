@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::allocation::with_allocation;
 use crate::config::Config;
 use crate::host;
-use crate::journal::{End, Journal, JournalError, Reader, Tail};
+use crate::journal::{self, End, Journal, JournalError, Reader, Tail};
 use crate::metric::Row;
 use crate::recording::{Head, Metadata, Recording, Run, Software, Status, VERSION, gzip, write_snapshot};
 use crate::root::Root;
@@ -170,6 +170,18 @@ impl Rows {
         Reader::open(&self.path)
     }
 
+    /// Says in the journal that it is whole. One that cannot be written stands as one whose writer was interrupted.
+    pub fn close(&self) {
+        if self.is_ours() {
+            let _ = journal::close(&self.path);
+        }
+    }
+
+    /// The copy that a fork left in a child does not own the file.
+    fn is_ours(&self) -> bool {
+        self.owner_pid == std::process::id()
+    }
+
     /// Leaves the journal where it is: the recording could not be written, and the rows are not to be lost.
     #[must_use]
     pub fn keep(mut self) -> PathBuf {
@@ -179,8 +191,7 @@ impl Rows {
 
 impl Drop for Rows {
     fn drop(&mut self) {
-        // The copy that a fork left in a child does not own the file.
-        if !self.path.as_os_str().is_empty() && self.owner_pid == std::process::id() {
+        if !self.path.as_os_str().is_empty() && self.is_ours() {
             let _ = std::fs::remove_file(&self.path);
         }
     }

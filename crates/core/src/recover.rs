@@ -162,9 +162,14 @@ fn sum_up(about: About, reader: &mut Reader) -> (Head, Summary) {
             metadata.pid = pid as u32;
         }
     }
-    run.status = Some(Status::TrackerDied);
+    let (status, note) = if reader.is_closed() {
+        (Status::Detached, "the program stopped this recording and ended before it was done with it")
+    } else {
+        (Status::TrackerDied, "the tracker died before the job ended: rows after that are missing")
+    };
+    run.status = Some(status);
     run.coverage = summary.coverage();
-    run.notes.push("the tracker died before the job ended: rows after that are missing".to_owned());
+    run.notes.push(note.to_owned());
     (Head { metadata, server_info: None, cloud_info: None, run: Some(run), other: Map::new() }, summary)
 }
 

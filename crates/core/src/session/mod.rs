@@ -213,6 +213,11 @@ impl Session {
         }
     }
 
+    /// Whether somebody still appends rows: a companion that could not be stopped goes on.
+    fn is_written(&self) -> bool {
+        matches!(&self.life, Life::Companion { companion, .. } if companion.is_alive())
+    }
+
     /// Makes the last row and ends the sampler. Once more does nothing.
     pub fn stop(&mut self) {
         if self.stop_time.is_some() {
@@ -225,6 +230,9 @@ impl Session {
             Life::New | Life::Loaded { .. } => return,
         }
         self.stop_time = Some(ended_at.unwrap_or_else(|| Moment::now().wall_s()));
+        if let Some(rows) = self.kept_rows().filter(|_| !self.is_written()) {
+            rows.close();
+        }
         // From now on the figures may be looked at on another machine, or never again on this one.
         self.look_at_server(host::look_at_once);
     }

@@ -83,11 +83,12 @@ pub(crate) fn process_start(pid: u32) -> Option<u64> {
     Some(stat_of(&Root::host().ok()?, pid).ok()?.start_ticks)
 }
 
-/// Whether that very process is surely there no more.
+/// Whether that very process is surely there no more. Its remains do nothing, and some containers never bury any; where
+/// its first thread alone has ended, another may still write.
 pub(crate) fn is_gone(pid: u32, start_ticks: u64) -> bool {
     let Ok(root) = Root::host_as_guest() else { return false };
     match stat_of(&root, pid) {
-        Ok(stat) => stat.start_ticks != start_ticks,
+        Ok(stat) => stat.start_ticks != start_ticks || (stat.is_zombie() && stat.threads <= 1),
         Err(error) => matches!(error, SourceError::Gone { .. } | SourceError::Unsupported { .. }),
     }
 }
@@ -142,5 +143,28 @@ impl Picks {
             self.counts = choose(&self.names);
         }
         &self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remains_that_nobody_waited_for_are_gone() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "read x"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (pid, root) = (child.id(), Root::host_as_guest().unwrap());
+        let start = process_start(pid).unwrap();
+        assert!(!is_gone(pid, start) && is_gone(pid, start + 1));
+        drop(child.stdin.take());
+        while !stat_of(&root, pid).unwrap().is_zombie() {
+            std::thread::yield_now();
+        }
+        assert!(is_gone(pid, start));
+        child.wait().unwrap();
     }
 }
