@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use resource_tracker::human::Scale;
 use resource_tracker::metric::{Metric, Row};
 use resource_tracker::sampler::Sink;
-use resource_tracker::sys::SignalSet;
+use resource_tracker::sys;
 use rustix::process::Signal;
 use rustix::termios::{LocalModes, tcgetattr, tcgetpgrp, tcgetwinsize};
 
@@ -66,14 +66,12 @@ impl Live {
         let terminal = File::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3).ok()?);
         let shared = Arc::new(Shared::default());
         let drawn = Arc::clone(&shared);
-        let thread =
-            std::thread::Builder::new().name("live".to_owned()).stack_size(128 << 10).spawn(move || {
-                // No signal is for this thread; with SIGTTOU blocked, writing never stops us.
-                let _mask = SignalSet::every().block();
-                Screen { terminal, lines: None, stale: None, text: String::new() }.draw_until_over(&drawn);
-            });
+        let mut screen = Screen { terminal, lines: None, stale: None, text: String::new() };
+        let thread = std::thread::Builder::new().name("live".to_owned()).stack_size(128 << 10);
+        // With SIGTTOU blocked too, writing never stops us.
+        let thread = sys::without_signals(|| thread.spawn(move || screen.draw_until_over(&drawn))).ok()?;
         let sink = Box::new(LiveSink(Arc::clone(&shared)));
-        Some((Self { shared, thread: Some(thread.ok()?) }, sink))
+        Some((Self { shared, thread: Some(thread) }, sink))
     }
 
     /// Takes the line away, and draws no more until [`Live::resume`].

@@ -17,7 +17,7 @@ use crate::sampler::{self, Engine, Order, Sink, Target};
 use crate::snapshot::Moment;
 use crate::source::gpu::GpuFigures;
 use crate::summary::{Scope, Summary};
-use crate::sys::{Bell, SignalSet};
+use crate::sys::{self, Bell};
 
 /// Where a tracker is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,31 +209,23 @@ impl Tracker {
         let progress = Arc::new(Progress::new(scope, bells));
         let (ready, baseline) = std::sync::mpsc::sync_channel(1);
         let shared = Arc::clone(&progress);
-        // A signal for the host goes to a thread of the host, or its sleep is not interrupted.
-        let mask = config.as_guest.then(|| SignalSet::every().block());
         // The baseline is read by the sampling thread itself: what it spends must not be inherited into the job's counters.
-        let spawned = std::thread::Builder::new()
-            .name("resource-tracker".to_owned())
-            .stack_size(256 << 10)
-            .spawn(move || match Engine::start(Arc::new(root), config, target) {
-                Ok(mut engine) => {
-                    let started = engine.started_at();
-                    // Whoever waits may ask at once.
-                    shared.lock().summary =
-                        Summary::new(Scope { start_time: Some(started.wall_s()), ..scope });
-                    shared.set_cpu_source(engine.cpu_source());
-                    engine.tell_notes(&shared);
-                    let _ = ready.send(Ok(started));
-                    sampler::run(engine, target, &shared, sinks);
-                }
-                Err(error) => {
-                    let _ = ready.send(Err(error));
-                }
-            });
-        if let Some(mask) = mask {
-            mask.restore();
-        }
-        let thread = spawned.map_err(TrackerError::Resources)?;
+        let sample = move || match Engine::start(Arc::new(root), config, target) {
+            Ok(mut engine) => {
+                let started = engine.started_at();
+                // Whoever waits may ask at once.
+                shared.lock().summary = Summary::new(Scope { start_time: Some(started.wall_s()), ..scope });
+                shared.set_cpu_source(engine.cpu_source());
+                engine.tell_notes(&shared);
+                let _ = ready.send(Ok(started));
+                sampler::run(engine, target, &shared, sinks);
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+            }
+        };
+        let thread = std::thread::Builder::new().name("resource-tracker".to_owned()).stack_size(256 << 10);
+        let thread = sys::without_signals(|| thread.spawn(sample)).map_err(TrackerError::Resources)?;
         let started = match (baseline.recv(), target) {
             (Ok(Ok(started)), _) => started,
             (Ok(Err(source)), Target::Running(pid)) => return Err(TrackerError::Target { pid, source }),

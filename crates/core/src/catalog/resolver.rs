@@ -15,7 +15,7 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-use crate::sys::SignalSet;
+use crate::sys;
 
 /// Asks in a thread, if there has to be asked.
 #[derive(Debug)]
@@ -39,10 +39,8 @@ impl Resolver for InThread {
             // Nobody may be waiting any more.
             let _ = found.send(DefaultResolver::default().resolve(&uri, &config, NextTimeout::default()));
         };
-        let mask = SignalSet::every().block();
-        let spawned = thread::Builder::new().name("rt-resolver".into()).spawn(ask);
-        mask.restore();
-        spawned.map_err(Error::Io)?;
+        sys::without_signals(|| thread::Builder::new().name("rt-resolver".into()).spawn(ask))
+            .map_err(Error::Io)?;
         answer.recv_timeout(*timeout.after).unwrap_or(Err(Error::Timeout(timeout.reason)))
     }
 }

@@ -18,7 +18,7 @@ use crate::recover::temporary_name;
 use crate::sampler::{Order, Sink, Target};
 use crate::snapshot::Moment;
 use crate::summary::Summary;
-use crate::sys::{self, SignalSet};
+use crate::sys;
 use crate::tracker::Tracker;
 use crate::wrap::command_of;
 
@@ -67,10 +67,7 @@ impl Session {
         if let Life::Thread { tracker, .. } = &self.life {
             return tracker.order(Order::Start(|| cloud::discover_in_background(false)));
         }
-        // A signal for the host goes to a thread of the host.
-        let mask = SignalSet::every().block();
-        cloud::discover_in_background(false);
-        mask.restore();
+        sys::without_signals(|| cloud::discover_in_background(false));
     }
 
     fn start_thread(&mut self) -> Result<(), SessionError> {

@@ -113,6 +113,15 @@ impl SignalSet {
     }
 }
 
+/// Does what no signal interrupts. Threads that it starts take none: a host's signals are for the host's own threads,
+/// whose sleep they interrupt.
+pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    let mask = SignalSet::every().block();
+    let done = work();
+    mask.restore();
+    done
+}
+
 /// The time zone of this machine at a moment: seconds east of Greenwich, and the zone's abbreviation.
 #[must_use]
 pub fn local_zone(unix_s: i64) -> Option<(i32, String)> {

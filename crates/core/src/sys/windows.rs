@@ -380,25 +380,9 @@ pub fn is_stop_wanted() -> bool {
     IS_STOP_WANTED.load(Ordering::Relaxed)
 }
 
-/// Signals, of which this system has none.
-#[derive(Clone, Copy, Debug)]
-pub struct SignalSet;
-
-impl SignalSet {
-    /// All of them.
-    #[must_use]
-    pub const fn every() -> Self {
-        Self
-    }
-
-    /// Nothing to block.
-    #[must_use]
-    pub const fn block(&self) -> Self {
-        Self
-    }
-
-    /// Nothing to restore.
-    pub const fn restore(&self) {}
+/// There are no signals here.
+pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    work()
 }
 
 /// The time zone of this machine at a moment: seconds east of Greenwich. Zones have no abbreviations here.

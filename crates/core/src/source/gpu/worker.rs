@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::{GpuReading, GpuState, Question, Reader, remember};
 use crate::root::Root;
 use crate::snapshot::Moment;
-use crate::sys::{self, SignalSet};
+use crate::sys;
 
 /// An answer of this age still says how the GPUs are now; the drivers' own averages are over as long.
 const FRESH_NS: u64 = 250_000_000;
@@ -78,14 +78,9 @@ impl Gpus {
         let reader = Reader::open(root, may_start_processes)?;
         let shared = Arc::new(Shared { slot: Mutex::new(Slot::default()), changed: Condvar::new() });
         let (of_thread, root) = (Arc::clone(&shared), Arc::clone(root));
-        // A signal for the host goes to a thread of the host.
-        let mask = SignalSet::every().block();
-        let spawned = std::thread::Builder::new()
-            .name("resource-tracker-gpu".to_owned())
-            .spawn(move || serve(&of_thread, reader, &root));
-        mask.restore();
+        let thread = std::thread::Builder::new().name("resource-tracker-gpu".to_owned());
         // Without a thread nobody answers: every reading is silent, which is the truth.
-        drop(spawned);
+        let _ = sys::without_signals(|| thread.spawn(move || serve(&of_thread, reader, &root)));
         Some(Self { shared })
     }
 
