@@ -201,6 +201,10 @@ impl Journal {
     fn write(&mut self, tail: &Inner) -> io::Result<()> {
         let mut opened;
         let file = match &mut self.handle {
+            // One that somebody has removed takes rows that nobody will read.
+            Handle::Open(file) if sys::is_removed(&file.metadata()?) => {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "somebody has removed it"));
+            }
             Handle::Open(file) => file,
             Handle::Anew => {
                 opened = sys::above_stdio(OpenOptions::new().append(true).open(&self.path)?)?;
@@ -521,6 +525,20 @@ mod tests {
         second.skip_to(first.offset()).unwrap();
         assert_eq!(second.by_ref().count(), 6);
         assert_eq!(second.offset(), std::fs::metadata(&path).unwrap().len());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn rows_are_not_written_where_nobody_finds_them() {
+        let (folder, row) = (tempfile::tempdir().unwrap(), row(1.0));
+        for as_guest in [false, true] {
+            let path = folder.path().join("journal");
+            let mut journal = Journal::create(&path, serde_json::Value::Null, as_guest).unwrap();
+            journal.append(&row).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            assert_eq!(journal.append(&row).unwrap_err().kind(), io::ErrorKind::NotFound);
+            assert_eq!(journal.tail().end().waiting, std::slice::from_ref(&row));
+        }
     }
 
     #[test]

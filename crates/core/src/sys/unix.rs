@@ -219,6 +219,12 @@ pub fn is_own_file(found: &Metadata) -> bool {
     found.uid() == rustix::process::geteuid().as_raw() || found.uid() == 0
 }
 
+/// Whether a file that is open has no name any more.
+#[must_use]
+pub fn is_removed(found: &Metadata) -> bool {
+    found.nlink() == 0
+}
+
 /// As the system says that links lead in a circle.
 #[must_use]
 pub fn too_many_links() -> io::Error {

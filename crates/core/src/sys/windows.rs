@@ -447,6 +447,12 @@ pub const fn is_own_file(_found: &Metadata) -> bool {
     true
 }
 
+/// A file that is open cannot be removed here.
+#[must_use]
+pub const fn is_removed(_found: &Metadata) -> bool {
+    false
+}
+
 /// Links that lead in a circle.
 #[must_use]
 pub fn too_many_links() -> io::Error {
