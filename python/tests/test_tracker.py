@@ -437,6 +437,13 @@ def test_a_recording_of_the_original_package_loads() -> None:
         assert ResourceTracker.load(fixture).n_samples > 0, fixture
 
 
+def test_a_snapshot_may_have_been_through_pandas(recorded: ResourceTracker) -> None:
+    snapshot = recorded.snapshot()
+    snapshot["process_metrics"][0]["memory"] = float("nan")
+    for twin in (ResourceTracker.from_snapshot(snapshot), ResourceTracker.loads(json.dumps(snapshot))):
+        assert twin.process_metrics["memory"][0] is None
+
+
 def test_what_is_no_recording_is_named(tmp_path: Path, recorded: ResourceTracker) -> None:
     path = tmp_path / "recording.json.gz"
     recorded.dump(path)

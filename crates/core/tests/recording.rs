@@ -223,6 +223,16 @@ fn what_is_no_recording_is_told_apart() {
 }
 
 #[test]
+fn a_cell_that_is_missing_is_empty_however_that_is_spelled() {
+    let text = String::from_utf8(ORIGINAL.to_vec()).unwrap();
+    for cell in ["null", "\"\"", "NaN"] {
+        let recording = Recording::read(text.replacen("1.1089", cell, 1).as_bytes()).unwrap();
+        let usage = recording.process.as_ref().unwrap().column("cpu_usage").unwrap();
+        assert!(usage.get(0).is_some() && usage.get(1).is_none(), "{cell}");
+    }
+}
+
+#[test]
 fn wrong_values_are_named_where_they_stand() {
     let text = String::from_utf8(ORIGINAL.to_vec()).unwrap();
     let long_row = format!("\"cpu_usage\": 1.1089, \"{}\": 1", "x".repeat(200_000));
@@ -253,7 +263,7 @@ fn wrong_values_are_named_where_they_stand() {
         ),
         ("\"cpu_usage\": 1.1089", &long_row, format!("{in_row_2} is longer than 131072 bytes")),
     ];
-    for cell in ["NaN", "-Infinity", "1e999", "\"high\"", "true", "[1"] {
+    for cell in ["nan", "-Infinity", "1e999", "\"high\"", "true", "[1"] {
         cases.push(("1.1089", cell, format!("{in_row_2}: column `cpu_usage` holds `{cell}`, not a number")));
     }
     for (from, to, reason) in cases {

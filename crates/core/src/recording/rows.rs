@@ -195,11 +195,11 @@ fn string(text: &[u8], at: usize, expected: &'static str) -> Result<(String, usi
     name.map(|name| (name, end)).map_err(|_| Broken::Shape { expected, found: shown(&text[open - 1..]) })
 }
 
-/// Where a cell that is no number ends, if it is one that says so: `null`, or the empty text that the
-/// original makes of a missing cell.
+/// Where a cell that is no number ends, if it is one that says so: `null`, the empty text that the
+/// original makes of a missing cell, or what Python's JSON makes of one that pandas has seen.
 fn missing(text: &[u8], at: usize) -> Result<usize, Broken> {
     let rest = text.get(at..).unwrap_or_default();
-    for word in [&b"null"[..], b"\"\""] {
+    for word in [&b"null"[..], b"\"\"", b"NaN"] {
         if rest.starts_with(word) {
             return Ok(at + word.len());
         }
