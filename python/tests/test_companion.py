@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
@@ -154,9 +153,17 @@ def test_a_companion_is_stopped_by_nobody_but_its_host() -> None:
     # One that waits there while ours is sent takes it with it.
     os.kill(companion, signal.SIGSTOP)
     subprocess.run(["kill", str(companion)], check=True)
-    threading.Timer(0.2, os.kill, (companion, signal.SIGCONT)).start()
     tracker.stop()
     assert tracker.state == "stopped" and _companions() == []
+
+
+def test_a_companion_that_was_halted_hears_of_the_stop() -> None:
+    tracker = ResourceTracker(interval=0.05, method="spawn")
+    tracker.wait_for_samples(2)
+    os.kill(_companions()[0], signal.SIGSTOP)
+    tracker.stop()
+    assert tracker.state == "stopped" and _companions() == []
+    assert len(tracker.process_metrics) == tracker.n_samples > 2
 
 
 def test_a_companion_of_two_processes_ends_with_either() -> None:

@@ -266,7 +266,8 @@ impl Companion {
         let end = Instant::now() + STOP_TIMEOUT;
         while self.is_alive() {
             // Again and again: one that comes while somebody else's is waiting there is lost.
-            match kill_process(pid, Signal::TERM) {
+            // One that somebody has halted hears it once it goes on.
+            match kill_process(pid, Signal::TERM).and_then(|()| kill_process(pid, Signal::CONT)) {
                 Ok(()) | Err(Errno::SRCH) => {}
                 Err(errno) => return Err(errno.into()),
             }
