@@ -1,5 +1,8 @@
 //! The process's own discovery: in the background, once, and never longer than its budget.
 //!
+//! Its services hang, so whatever waits for them, or for them again, takes another budget: that is far more than a busy
+//! machine adds.
+//!
 //! It looks at this very machine, so the test holds on any: with firmware texts or without.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -7,10 +10,10 @@
 #[path = "support/mod.rs"]
 mod support;
 
-use resource_tracker::cloud::{self, CloudInfo};
+use resource_tracker::cloud::{self, BUDGET, CloudInfo};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use support::{Reply, TestServer};
 
 /// Not a test of its own: a process whose metadata services hang.
@@ -21,17 +24,17 @@ fn probe_process() {
     cloud::discover_in_background(false);
     cloud::discover_in_background(false);
     let began = started.elapsed();
-    assert!(began < Duration::from_millis(100), "starting took {began:?}");
+    assert!(began < BUDGET, "starting took {began:?}");
 
     let first = cloud::discover(false);
     let took = started.elapsed();
-    assert!(took < Duration::from_millis(1_200), "{took:?}");
+    assert!(took < 2 * BUDGET, "{took:?}");
     assert_eq!(cloud::known(false).as_ref(), Some(&first));
 
     let (again, spent_ns) = (Instant::now(), cloud::spent_ns());
     assert!(spent_ns > 0, "whoever tracks this process cannot leave it out");
     assert_eq!((cloud::discover(false), cloud::spent_ns()), (first.clone(), spent_ns));
-    assert!(again.elapsed() < Duration::from_millis(10), "found out twice");
+    assert!(again.elapsed() < BUDGET, "found out twice");
     let info = CloudInfo::new(&first);
     assert_eq!((info.region.as_str(), info.discovery_time), ("unknown", first.discovery_time_s));
 }

@@ -366,9 +366,9 @@ fn one_deadline_covers_all_requests_of_a_call() {
     let hanging = TestServer::start(|_| Reply::Hang);
     let dripping =
         TestServer::start(|_| Reply::Drip(Box::new(Reply::ok(vec![b' '; 5_000])), Duration::from_millis(20)));
-    // Each answer comes in time, all of them together do not.
+    // Each answer comes in time, two of them together do not, however fast the rest is.
     let slow = TestServer::start(|request| {
-        Reply::Late(Box::new(answer(request, Manners::Good)), Duration::from_millis(300))
+        Reply::Late(Box::new(answer(request, Manners::Good)), DEADLINE.mul_f64(0.55))
     });
     for server in [hanging, dripping, slow] {
         let started = Instant::now();
@@ -377,7 +377,8 @@ fn one_deadline_covers_all_requests_of_a_call() {
         let found = catalog.servers(&query).unwrap();
         let price = catalog.instance_price("aws", Some("us-east-1"), "c5.large").unwrap().unwrap();
         let took = started.elapsed();
-        assert!(took < DEADLINE + Duration::from_millis(400), "{took:?}");
+        // A deadline for each call would be two of them.
+        assert!(took < 2 * DEADLINE, "{took:?}");
         assert_eq!((found.source, price.source), (Source::Embedded, Source::Embedded));
         assert_eq!(found.fallback_reason.as_deref(), Some("the Keeper did not answer within 2 s"));
     }
