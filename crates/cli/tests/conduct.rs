@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::{BIN, NOBODY, as_user, open_folder, python, run, text, tracker};
@@ -57,11 +58,13 @@ while True:
 fn the_portable_backend_runs_a_job_by_the_same_rules() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("run.json.gz");
-    let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sh -c 'echo out; exit 3'";
+    let busy = "import subprocess, sys, time
+while time.process_time() < 0.4: pass
+sys.exit(subprocess.run(['sh', '-c', 'echo out; exit 3']).returncode)";
     let output = run(
         home.path(),
         &["--backend", "sysinfo", "-o", file.to_str().unwrap(), "-i", "0.1"],
-        &["sh", "-c", busy],
+        &[&python(), "-c", busy],
     );
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), b"out\n".as_slice()));
     let recording = load(&file);
@@ -191,7 +194,8 @@ fn job_below(tracker: &Child) -> i32 {
 fn an_interrupt_from_the_terminal_gives_130_and_a_recording() {
     let home = open_folder();
     let file = home.path().join("run.json.gz");
-    let words = [BIN, "run", "-o", file.to_str().unwrap(), "--", "sh", "-c", "echo ready; exec sleep 60"];
+    let options = ["-i", "60", "-o", file.to_str().unwrap()];
+    let words = [&[BIN, "run"], &options[..], &["--", "sh", "-c", "echo ready; exec sleep 60"]].concat();
     let mut terminal = Terminal::start(home.path(), &words);
     terminal.wait_for("ready");
     terminal.type_in("\x03");
@@ -329,10 +333,13 @@ fn a_disk_that_fills_up_is_one_warning_and_the_job_runs() {
     fs::create_dir(&small).unwrap();
     rustix::mount::mount("none", &small, "tmpfs", rustix::mount::MountFlags::empty(), Some(c"size=64k"))
         .unwrap();
+    // The rows fill it, however many of them the machine has time for; then come some for which there is no room.
+    let until_full = "while [ $(stat -f -c %a \"$1\") -gt 0 ]; do sleep 0.05; done; sleep 1";
     let mut command = tracker(home.path());
     let output = command
         .env("XDG_DATA_HOME", &small)
-        .args(["run", "-i", "0.001", "--", "sleep", "1"])
+        .args(["run", "-i", "0.001", "--", "sh", "-c", until_full, "sh"])
+        .arg(&small)
         .output()
         .unwrap();
     rustix::mount::unmount(&small, rustix::mount::UnmountFlags::DETACH).unwrap();
@@ -362,23 +369,32 @@ fn attaching_to_what_cannot_be_followed_is_an_error_and_to_what_ends_at_once_a_s
     zombie.wait().unwrap();
     assert!(output.status.code() == Some(1) && text(&output).contains("has ended"), "{}", text(&output));
 
-    let mut short = Command::new("sleep").arg("0.2").spawn().unwrap();
-    let pid = short.id().to_string();
-    // Reaped as soon as it ends, so that no zombie stays.
-    let reaper = std::thread::spawn(move || short.wait());
-    let output = attach(&pid, 0);
-    reaper.join().unwrap().unwrap();
+    let output = attach_for_rows(home.path(), 1, 0);
     assert!(output.status.success() && text(&output).contains("the process ended"), "{}", text(&output));
 
-    let mut foreign = Command::new("sleep").arg("2.5").spawn().unwrap();
-    let pid = foreign.id().to_string();
-    let reaper = std::thread::spawn(move || foreign.wait());
-    let output = attach(&pid, NOBODY);
-    reaper.join().unwrap().unwrap();
+    let output = attach_for_rows(home.path(), 30, NOBODY);
     assert!(!text(&output).contains("panicked") && output.status.success(), "{}", text(&output));
     if support::is_root() {
         assert!(text(&output).contains("warning: storage bytes of some processes"), "{}", text(&output));
     }
+}
+
+/// Follows a process of ours, as some user; it ends when so many rows of a tenth of a second are written.
+fn attach_for_rows(home: &Path, count: u32, user: u32) -> std::process::Output {
+    let rows = home.join(format!("rows-{user}"));
+    let wait = "until [ -e \"$1\" ] && [ $(wc -l < \"$1\") -gt $2 ]; do sleep 0.02; done";
+    let mut followed =
+        Command::new("sh").args(["-c", wait, "sh"]).arg(&rows).arg(count.to_string()).spawn().unwrap();
+    let pid = followed.id().to_string();
+    // Reaped as soon as it ends, so that no zombie stays.
+    let reaper = std::thread::spawn(move || followed.wait());
+    let mut command = tracker(home);
+    command.args(["attach", "--no-save", "-i", "0.1", "--csv"]).arg(&rows).arg(pid).current_dir("/");
+    let output = as_user(&mut command, user).output().unwrap();
+    // One that was never followed waits in vain.
+    fs::write(&rows, "\n".repeat(100)).unwrap();
+    reaper.join().unwrap().unwrap();
+    output
 }
 
 #[test]
@@ -433,25 +449,51 @@ fn a_folder_of_history_is_for_its_owner_only() {
 fn a_job_shorter_than_an_interval_has_one_row_wherever_the_grid_lies() {
     let home = open_folder();
     let csv = home.path().join("rows.csv");
-    // Ten starts of a job of 0.3 s at an interval of 0.8 s: a grid line falls into some of them.
-    for _ in 0..10 {
-        let options = ["-q", "--no-save", "-i", "0.8", "--csv", csv.to_str().unwrap()];
-        assert!(run(home.path(), &options, &["sleep", "0.3"]).status.success());
+    // Says whether a line of the grid of 5 s fell into it: into those that begin shortly before one.
+    let job = "import time
+began = time.time()
+time.sleep(0.3 if began % 5 < 4 else 5.2 - began % 5)
+print(time.time() // 5 - began // 5)";
+    let (mut without, mut with) = (0, 0);
+    while without < 3 || with < 2 {
+        if with < 2 && without >= 3 {
+            std::thread::sleep(until_shortly_before_a_line(5_000));
+        }
+        let options = ["-q", "--no-save", "-i", "5", "--csv", csv.to_str().unwrap()];
+        let output = run(home.path(), &options, &[&python(), "-c", job]);
         let rows = fs::read_to_string(&csv).unwrap();
         assert_eq!(rows.lines().count(), 2, "{rows}");
+        match output.stdout.as_slice() {
+            b"0.0\n" => without += 1,
+            b"1.0\n" => with += 1,
+            _ => panic!("{}", text(&output)),
+        }
     }
+}
+
+/// Half a second before the next line of the wall clock's grid.
+fn until_shortly_before_a_line(grid_ms: u64) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let past_ms = u64::try_from(now % u128::from(grid_ms)).unwrap();
+    Duration::from_millis((2 * grid_ms - 500 - past_ms) % grid_ms)
 }
 
 #[test]
 fn no_cpu_figure_is_above_what_the_machine_has_even_at_a_millisecond() {
     let home = open_folder();
     let csv = home.path().join("rows.csv");
-    let busy = "for i in 1 2 3; do (i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & done; wait";
-    let cpus = std::thread::available_parallelism().unwrap().get();
+    // As long as it takes to write enough rows, on fast machines and on slow ones.
+    let busy = "for i in 1 2 3; do (while :; do :; done) & done
+until [ $(wc -l < \"$1\") -gt 200 ]; do sleep 0.02; done
+kill $(jobs -p)";
+    // Those of the machine: what this process may use of them is less in a container, and no bound for a millisecond.
+    let stat = fs::read_to_string("/proc/stat").unwrap();
+    let cpus = stat.lines().filter(|line| line.starts_with("cpu")).count() - 1;
     for source in ["best", "procfs"] {
         let options =
             ["-q", "--no-save", "-i", "0.001", "--cpu-source", source, "--csv", csv.to_str().unwrap()];
-        assert!(run(home.path(), &options, &["sh", "-c", busy]).status.success());
+        let output = run(home.path(), &options, &["bash", "-c", busy, "bash", csv.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", text(&output));
         let rows = fs::read_to_string(&csv).unwrap();
         for name in ["process_cpu_usage", "system_cpu_usage"] {
             let figures: Vec<f64> = support::column(&rows, name).into_iter().flatten().collect();

@@ -83,7 +83,7 @@ def writers(_seconds):
 
 
 def shared(_seconds):
-    """400 MiB shared by 8 processes and their parent, held for 3 s."""
+    """400 MiB shared by 8 processes and their parent, held for 6 s."""
     import mmap
 
     size = 400 << 20
@@ -96,7 +96,7 @@ def shared(_seconds):
         if pid == 0:
             for at in range(0, size, 4096):
                 memory[at]
-            time.sleep(4)
+            time.sleep(6)
             os._exit(0)
         children.append(pid)
     for pid in children:

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
 
-use support::{open_folder, text, tracker};
+use support::{open_folder, text, tracker, write_program};
 
 /// Answers nobody, and knows whether someone called.
 struct Ear(TcpListener);
@@ -119,8 +119,7 @@ fn open_starts_the_readers_browser() {
     // A browser that tells which page it was given, through a pipe that we can wait at.
     let (pipe, browser) = (folder.path().join("pipe"), folder.path().join("browser"));
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    fs::write(&browser, format!("#!/bin/sh\nprintf %s \"$1\" > {}\n", pipe.display())).unwrap();
-    fs::set_permissions(&browser, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&browser, &format!("#!/bin/sh\nprintf %s \"$1\" > {}\n", pipe.display()));
     let mut command = tracker(folder.path());
     command.current_dir(folder.path()).env("RESOURCE_TRACKER_OFFLINE", "1").env("BROWSER", &browser);
     let output = command.args(["report", "run.json.gz", "-o", "page.html", "--open"]).output().unwrap();

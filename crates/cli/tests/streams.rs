@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::process::{Command, Stdio};
 
-use support::{BIN, open_folder, run, text, tracker};
+use support::{BIN, open_folder, python, run, text, tracker};
 
 #[test]
 fn output_of_the_job_is_passed_byte_for_byte_because_it_is_never_touched() {
@@ -114,8 +114,12 @@ fn a_reader_of_rows_that_stops_reading_does_not_hold_up_the_end_of_the_job() {
     let home = open_folder();
     let fifo = home.path().join("rows");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    let mut reader =
-        Command::new("sh").arg("-c").arg(format!("exec 3< {}; sleep 60", fifo.display())).spawn().unwrap();
+    // It takes a page of them: a few rows, however many the machine has time for.
+    let reads_nothing = "import fcntl, sys, time
+with open(sys.argv[1]) as rows:
+    fcntl.fcntl(rows, 1031, 4096)  # F_SETPIPE_SZ
+    time.sleep(60)";
+    let mut reader = Command::new(python()).args(["-c", reads_nothing]).arg(&fifo).spawn().unwrap();
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "20", BIN, "run", "--no-save", "--offline", "-i", "0.001", "--csv"]);
     let output = command.arg(&fifo).args(["--", "sleep", "2"]).env("HOME", home.path()).output().unwrap();

@@ -64,6 +64,11 @@ impl Terminal {
         self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &lines.to_string()]);
     }
 
+    /// What waits in [`WAIT`] goes on.
+    fn go_on(&self) {
+        fs::write(self.home().join("go"), "").unwrap();
+    }
+
     /// Looks until the screen is as it should be.
     fn wait_for(&self, is_there: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + Duration::from_secs(20);
@@ -77,20 +82,17 @@ impl Terminal {
         }
     }
 
-    /// Waits until two looks in a row are the same.
+    /// Waits until the screen stays as it is for a second and more: a machine may stand still for half of one.
     fn settled(&self) -> String {
-        let mut before = String::new();
-        self.wait_for_change(&mut before)
-    }
-
-    fn wait_for_change(&self, before: &mut String) -> String {
-        for _ in 0..100 {
+        let (mut before, mut same) = (String::new(), 0);
+        for _ in 0..200 {
             let screen = self.screen();
-            if screen == *before {
+            same = if screen == before { same + 1 } else { 0 };
+            if same == 4 {
                 return screen;
             }
-            *before = screen;
-            std::thread::sleep(Duration::from_millis(500));
+            before = screen;
+            std::thread::sleep(Duration::from_millis(300));
         }
         panic!("the screen does not come to rest:\n{before}");
     }
@@ -115,12 +117,13 @@ fn is_status(line: &str) -> bool {
     line.starts_with(" 0:00:") && line.contains("CPU ")
 }
 
-const STEPS: &str = "for i in $(seq 60); do echo line $i; sleep 0.05; done";
+/// A line of a job that waits there until [`Terminal::go_on`].
+const WAIT: &str = "while [ ! -e go ]; do sleep 0.05; done";
 
 #[test]
 fn the_summary_has_colours_and_bars_on_a_terminal_and_none_against_the_users_will() {
     let terminal = Terminal::new(120, 40);
-    let busy = "for k in 1 2 3; do i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; sleep 0.4; done";
+    let busy = "for k in 1 2 3; do timeout 0.4 sh -c \"while :; do :; done\"; sleep 0.4; done";
     terminal.enter(&format!("$rt run --no-save -i 0.05 -- sh -c '{busy}'; echo done=$?"));
     let screen = terminal.wait_for(|screen| screen.contains("done=0"));
     assert!(screen.contains("resource-tracker: finished after"), "{screen}");
@@ -140,14 +143,18 @@ fn the_summary_has_colours_and_bars_on_a_terminal_and_none_against_the_users_wil
 #[test]
 fn the_status_line_stays_below_what_the_job_prints_and_is_gone_at_the_end() {
     let terminal = Terminal::new(100, 20);
-    terminal.enter(&format!("$rt run --live --no-save -i 0.2 -- sh -c '{STEPS}'; echo done=$?"));
-    let screen = terminal.wait_for(|screen| is_status(last_line(screen)) && screen.contains("line 25"));
+    let steps =
+        |first: u32, last: u32| format!("for i in $(seq {first} {last}); do echo line $i; sleep 0.05; done");
+    let job = [steps(1, 30), WAIT.to_owned(), steps(31, 60)].join("; ");
+    terminal.enter(&format!("$rt run --live --no-save -i 0.2 -- sh -c '{job}'; echo done=$?"));
+    let screen = terminal.wait_for(|screen| is_status(last_line(screen)) && screen.contains("\nline 30\n"));
     let lines: Vec<&str> = screen.lines().filter(|line| line.starts_with("line ")).collect();
     let first: usize = lines[0]["line ".len()..].parse().unwrap();
     for (number, line) in lines.iter().enumerate() {
         assert_eq!(*line, format!("line {}", first + number), "{screen}");
     }
     assert!(last_line(&screen).contains("memory ") && last_line(&screen).contains("disk r "), "{screen}");
+    terminal.go_on();
     terminal.wait_for(|screen| screen.contains("done=0"));
     let scroll = terminal.scroll();
     assert!(!scroll.contains(" 0:00:"), "nothing of the line is left:\n{scroll}");
@@ -163,10 +170,11 @@ fn the_status_line_stays_below_what_the_job_prints_and_is_gone_at_the_end() {
 #[test]
 fn a_line_that_the_job_has_only_begun_is_not_broken_by_the_status_line() {
     let terminal = Terminal::new(100, 12);
-    terminal.enter(
-        "seq 30; $rt run --live --no-save -i 0.1 -- sh -c 'printf half; sleep 1.5; echo way'; echo done=$?",
-    );
-    terminal.wait_for(|screen| is_status(last_line(screen)) && screen.contains("half"));
+    terminal.enter(&format!(
+        "seq 30; $rt run --live --no-save -i 0.1 -- sh -c 'printf half; {WAIT}; echo way'; echo done=$?"
+    ));
+    terminal.wait_for(|screen| is_status(last_line(screen)) && screen.contains("\nhalf\n"));
+    terminal.go_on();
     let screen = terminal.wait_for(|screen| screen.contains("done=0"));
     assert!(screen.contains("\nhalfway\n"), "{screen}");
 }
@@ -212,13 +220,12 @@ fn ctrl_c_ends_the_job_and_gives_the_terminal_back() {
 fn ctrl_z_and_fg_work_as_without_us_and_the_line_is_away_meanwhile() {
     for live in ["", "--live "] {
         let terminal = Terminal::new(100, 20);
-        terminal
-            .enter(&format!("$rt run {live}--no-save -i 0.1 -- sh -c 'sleep 3; echo slept'; echo done=$?"));
-        if live.is_empty() {
-            std::thread::sleep(Duration::from_millis(300));
-        } else {
-            terminal.wait_for(|screen| is_status(last_line(screen)));
-        }
+        terminal.enter(&format!(
+            "$rt run {live}--no-save -i 0.1 -- sh -c 'echo begun; {WAIT}; echo slept'; echo done=$?"
+        ));
+        terminal.wait_for(|screen| {
+            screen.contains("\nbegun\n") && (live.is_empty() || is_status(last_line(screen)))
+        });
         terminal.keys(&["C-z"]);
         let screen = terminal.wait_for(|screen| screen.contains("Stopped"));
         assert!(!screen.contains(" 0:00:"), "{screen}");
@@ -229,6 +236,7 @@ fn ctrl_z_and_fg_work_as_without_us_and_the_line_is_away_meanwhile() {
         if !live.is_empty() {
             terminal.wait_for(|screen| is_status(last_line(screen)));
         }
+        terminal.go_on();
         let screen = terminal.wait_for(|screen| screen.contains("back=0"));
         assert!(screen.contains("\nslept\n") && screen.contains("finished after"), "{live}: {screen}");
     }
@@ -274,7 +282,7 @@ fn programs_that_use_the_whole_screen_look_as_without_us() {
         );
         // The line is there before the program takes the screen. It then draws anew, as after a change of size, and has
         // another message on its last line.
-        let late = format!("sh -c 'sleep 1.2; exec {program}'");
+        let late = format!("sh -c 'sleep 1.5; exec {program}'");
         let screens = full_screen("$rt run --live --no-save -i 0.1 -- ", &late, &keys, &quit);
         for (screen, bare) in screens.iter().zip(&bare) {
             let but_last = |screen: &str| screen.lines().take(23).map(str::to_owned).collect::<Vec<_>>();
@@ -300,8 +308,11 @@ fn attaching_shows_the_line_too_and_ctrl_c_leaves_the_process_alone() {
 fn where_no_shell_could_continue_us_ctrl_z_stops_nobody() {
     let terminal = Terminal::new(100, 20);
     // `script` makes a session whose leader has no parent in it, as `ssh -t host resource-tracker …` does.
-    terminal.enter("script -qc \"$rt run --live --no-save -i 0.1 -- sleep 2\" /dev/null; echo done=$?");
+    terminal.enter(&format!(
+        "script -qc \"$rt run --live --no-save -i 0.1 -- sh -c '{WAIT}'\" /dev/null; echo done=$?"
+    ));
     terminal.wait_for(|screen| is_status(last_line(screen)));
     terminal.keys(&["C-z"]);
+    terminal.go_on();
     terminal.wait_for(|screen| screen.contains("done=0"));
 }

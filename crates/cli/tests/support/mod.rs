@@ -3,9 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub const BIN: &str = env!("CARGO_BIN_EXE_resource-tracker");
@@ -38,6 +39,16 @@ pub fn open_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
     folder
+}
+
+/// A program from its text. Another process writes it: a child that some other test starts at this moment would hold
+/// our open file for a while, and the kernel runs nothing that somebody may still write to.
+pub fn write_program(path: &Path, text: &str) {
+    let mut writer =
+        Command::new("install").args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped()).spawn();
+    let writer = writer.as_mut().unwrap();
+    writer.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(writer.wait().unwrap().success(), "{}", path.display());
 }
 
 pub fn is_root() -> bool {
