@@ -29,6 +29,11 @@ def _has_cards(task) -> bool:
         return False
 
 
+def _ticks(data) -> float:
+    """Rows, and those that a machine which stood still has cost."""
+    return len(data["process_metrics"]) + sum(row["missed_ticks"] for row in data["tracker"]["extra_metrics"])
+
+
 def _text(html: str) -> str:
     return re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", html, flags=re.S)
 
@@ -44,7 +49,7 @@ def test_the_minimal_flow(flows, cards) -> None:
     assert list(data["stats"]) == STATS and data["step_failed"] is False
     assert data["stats"]["duration"] > 3
     # One a second, and one for the rest.
-    assert rows == len(data["system_metrics"]) and 0 <= rows - data["stats"]["duration"] < 2
+    assert rows == len(data["system_metrics"]) and 0 <= _ticks(data) - data["stats"]["duration"] < 2
     # Zeroed pages that were never written take no memory; what the interpreter needs does.
     assert 20_000 < data["stats"]["memory_usage"]["max"] < 800_000
     assert data["historical_stats"] == NO_HISTORY and data["past_stats"] == []
@@ -192,8 +197,9 @@ def test_a_step_of_a_fifth_of_a_second_without_a_card_and_with_another_artifact(
     task = flows.task("steps", "short")
     data = task["of_short"].data
     assert list(data) == KEYS
-    assert 5 <= len(data["process_metrics"]) <= 30
-    assert 0.2 <= data["stats"]["duration"] < 2
+    assert 0.2 <= data["stats"]["duration"] < 10
+    # Fifty a second, and one for the rest.
+    assert 0 <= _ticks(data) - data["stats"]["duration"] / 0.02 < 2
     assert not _has_cards(task)
 
 

@@ -61,5 +61,28 @@ def run_with_mount(mount: str, text: str, *arguments: str) -> str:
     return done.stdout
 
 
+class Stalls:
+    """For how long the machine let nobody run, as one sees who wants nothing but to wake up in time."""
+
+    PROGRAM = """
+        import select, sys, time
+        stalled, before = 0, time.monotonic()
+        while not select.select([sys.stdin], [], [], 0.005)[0]:
+            now = time.monotonic()
+            late = now - before - 0.005
+            stalled += late if late > 0.03 else 0
+            before = now
+        print(stalled)
+    """
+
+    def __enter__(self) -> Stalls:
+        watch = [sys.executable, "-c", textwrap.dedent(self.PROGRAM)]
+        self._beside = subprocess.Popen(watch, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stalled_s = float(self._beside.communicate(b"end")[0])
+
+
 #: With the folder for temporary files on a disk of its own, which 64 kB fill.
 SMALL_DISK = '-t tmpfs -o size=64k small "$TMPDIR"'

@@ -100,7 +100,10 @@ def test_rows_for_which_a_disk_has_no_room_are_not_lost(method: str) -> None:
                     file.write(b"x")
             except OSError:
                 pass
-        time.sleep(0.5)
+        if tracker.method:
+            time.sleep(1)
+        else:
+            tracker.wait_for_samples(25)
         known = len(tracker.process_metrics)
         tracker.stop()
         rows = tracker.process_metrics["timestamp"]
@@ -261,7 +264,7 @@ def test_what_was_recorded_until_the_host_was_killed_is_in_the_history(options: 
         import sys, time
         from resource_tracker import ResourceTracker
         tracker = ResourceTracker(interval=0.1, method="spawn"{options})
-        tracker.wait_for_samples(5)
+        tracker.wait_for_samples(6)
         print("ready", flush=True)
         while True:
             sum(range(10000))
@@ -273,7 +276,7 @@ def test_what_was_recorded_until_the_host_was_killed_is_in_the_history(options: 
         killed_at = time.time()
         os.kill(host.pid, signal.SIGKILL)
     data = Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 20
     while (_companions() or not list(data.glob("*.run"))) and time.monotonic() < deadline:
         time.sleep(0.01)
     (entry,) = data.glob("*.run")
@@ -286,7 +289,9 @@ def test_what_was_recorded_until_the_host_was_killed_is_in_the_history(options: 
     assert any("killed by signal 9" in note for note in snapshot["run"]["notes"])
     loaded = ResourceTracker.load(recording)
     rows = loaded.system_metrics["timestamp"]
-    assert len(rows) >= 7 and killed_at - 0.001 < rows[-1] < killed_at + 0.2
+    # It saw the end, and went on for no more than the row that it was at.
+    assert len(rows) >= 7 and killed_at - 0.001 < rows[-1]
+    assert sum(moment > killed_at for moment in rows) <= 2
     listed = subprocess.run([_command(), "list"], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert entry.stem in listed and "killed" in listed, listed
 
@@ -298,12 +303,13 @@ def test_what_goes_wrong_in_the_companion_reaches_its_host(caplog: pytest.LogCap
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, limits[1]))
     try:
-        tracker = ResourceTracker(interval=0.005, method="spawn")
+        # So few rows that all of them have room in the recording, however long this takes.
+        tracker = ResourceTracker(interval=0.05, method="spawn")
         journal = next((Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker").glob("*.journal"))
         deadline = time.monotonic() + 20
         while journal.stat().st_size < 15_000 and time.monotonic() < deadline:
             time.sleep(0.01)
-        time.sleep(0.1)  # some rows more, for which there is no room
+        time.sleep(1)  # some rows more, for which there is no room
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     with caplog.at_level("WARNING", logger="resource_tracker"):

@@ -38,6 +38,7 @@ def test_pages_that_forked_children_share_count_once_and_are_their_parents_again
         with get_context("fork").Pool(3) as pool:
             pool.map(time.sleep, [0.3] * 6)
         time.sleep(1)
+        tracker.wait_for_samples(tracker.n_samples + 3)
         tracker.stop()
         rows = tracker.process_metrics["memory"]
         print(tracker.stats()["process_memory"]["max"] / 1024)
@@ -56,7 +57,7 @@ def test_a_process_that_still_runs_in_its_parents_memory_does_not_double_it(meth
 
         held = bytearray(300 << 20)
         os.mkfifo({str(tmp_path / "gate")!r})
-        look = "from resource_tracker.tracker_procfs import get_process_stats; import time; time.sleep(1.2); "
+        look = "from resource_tracker.tracker_procfs import get_process_stats; import time; time.sleep(3); "
         look += "print(get_process_stats({{os.getpid()}})['memory'] / 1024, flush=True); "
         look += "open({str(tmp_path / "gate")!r}, 'w').close()"
         subprocess.Popen([sys.executable, "-c", look.replace("{{os.getpid()}}", str(os.getpid()))])
@@ -173,12 +174,13 @@ def test_what_was_held_before_the_start_is_no_peak() -> None:
 @pytest.mark.parametrize("method", [None, "spawn"])
 def test_a_worker_that_daemonises_stays_in_the_figures(method: str, tmp_path: Path) -> None:
     program = f"""
-        import os, sys, time
+        import os, sys
         from resource_tracker import ResourceTracker
 
         tracker = ResourceTracker(interval=0.1, method={method!r})
         tracker.wait_for_samples(2)
         end, ended = os.pipe()
+        done, told = os.pipe()
         if os.fork() == 0:
             os.setsid()
             if os.fork() == 0:
@@ -187,15 +189,17 @@ def test_a_worker_that_daemonises_stays_in_the_figures(method: str, tmp_path: Pa
                 with open(sys.argv[1], "wb") as file:
                     file.write(held[: 20 << 20])
                     os.fsync(file.fileno())
+                os.write(told, b".")
                 os.read(end, 1)
             os._exit(0)
         os.wait()
-        time.sleep(1)
-        tracker.wait_for_samples(tracker.n_samples + 2)
+        os.read(done, 1)
+        tracker.wait_for_samples(tracker.n_samples + 12)
+        # While it is there: it may be gone before the last row.
+        rows = tracker.process_metrics
         os.close(ended)
         tracker.stop()
-        rows = tracker.process_metrics
-        print(rows["children"][-2], max(rows["memory"]) / 1024, sum(rows["write_bytes"]) / 2**20)
+        print(rows["children"][-1], max(rows["memory"]) / 1024, sum(rows["write_bytes"]) / 2**20)
     """
     children, memory, written = map(float, run_program(program, str(tmp_path / "written")).split())
     assert children == 1

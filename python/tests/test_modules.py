@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import resource_tracker
-from conftest import run_program
+from conftest import Stalls, run_program
 from resource_tracker import ResourceTracker, track_resources
 from resource_tracker.report import Report, round_memory
 from resource_tracker.snapshot import Snapshot
@@ -533,9 +533,13 @@ _ADVISED = """
     before = time.monotonic()
     assert "<html" in tracker.report()
     second = time.monotonic() - before
-    print(f"recommend_server {first:.2f} s, report {second:.2f} s")
-    assert max(first, second) < 2.5, (first, second)
+    print(first, second)
 """
+
+
+def _assert_in_time(took: str, machine: Stalls) -> None:
+    server_s, report_s = map(float, took.split())
+    assert max(server_s, report_s) < 2.5 + machine.stalled_s, (server_s, report_s)
 
 
 @pytest.mark.parametrize("way_out", ["none", "drops all packets"])
@@ -556,9 +560,11 @@ def test_a_network_without_an_answer_costs_two_and_a_half_seconds_at_the_most(
         if keeper is not None:
             monkeypatch.setenv("RESOURCE_TRACKER_KEEPER_URL", keeper)
         command = ["unshare", "--map-root-user", "--net", "sh", "-c", line, sys.executable, program]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        with Stalls() as machine:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         sys.stdout.write(f"{way_out}, {keeper or 'by name'}: {done.stdout}")
+        _assert_in_time(done.stdout, machine)
 
 
 def test_packets_are_dropped_there_indeed() -> None:
@@ -586,4 +592,6 @@ def test_a_service_that_never_answers_costs_two_and_a_half_seconds_at_the_most(m
         monkeypatch.delenv("RESOURCE_TRACKER_OFFLINE", raising=False)
         monkeypatch.setenv("RESOURCE_TRACKER_KEEPER_URL", url)
         monkeypatch.setenv("RESOURCE_TRACKER_METADATA_URL", url)
-        sys.stdout.write(run_program(_ADVISED))
+        with Stalls() as machine:
+            took = run_program(_ADVISED)
+        _assert_in_time(took, machine)

@@ -17,7 +17,7 @@ class EachFlow(FlowSpec):
     @step
     def part(self):
         block = bytearray(b"x") * (self.input * 16 * 1024 * 1024)
-        time.sleep(0.3)
+        time.sleep(1)
         self.kept = len(block) * 0
         self.next(self.join)
 

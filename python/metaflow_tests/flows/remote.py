@@ -13,7 +13,7 @@ class RemoteFlow(FlowSpec):
     @track_resources(interval=0.1)
     @step
     def work(self):
-        sleep(0.5)
+        sleep(1)
         self.next(self.end)
 
     @step
