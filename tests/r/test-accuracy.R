@@ -38,10 +38,17 @@ burn <- function(seconds) {
   end <- cpu() + seconds
   while (cpu() < end) sum(sqrt(seq_len(1e4)))
 }
+# A shell that counts for 20 ms at least, on a fast machine too.
+count <- 10000
+repeat {
+  shell <- sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); done", count)
+  if (sum(system.time(system(shell))[c("user.child", "sys.child")]) >= 0.02) break
+  count <- 2 * count
+}
 jobs <- list(
   one = function() burn(2),
-  # A shell of some 20 ms, as often as it takes.
-  system = function() for (n in 1:75) system("i=0; while [ $i -lt 15000 ]; do i=$((i+1)); done"),
+  # Shells of some 20 ms each.
+  system = function() for (n in 1:75) system(shell),
   mclapply = function() parallel::mclapply(1:8, function(n) burn(0.25), mc.cores = 2, mc.preschedule = FALSE),
   cluster = function() {
     cluster <- parallel::makeCluster(2)

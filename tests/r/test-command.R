@@ -16,11 +16,11 @@ test_that("what R writes the command reads, and back", {
 
 test_that("what the command records R reads", {
   file <- tempfile(fileext = ".json.gz")
-  command("run", "--quiet", "--no-children", "-i", "0.1", "-o", file, "--", "sleep", "0.5")
+  command("run", "--quiet", "--no-children", "-i", "0.1", "-o", file, "--", "sleep", "2")
   tracker <- ResourceTracker$load(file)
   expect_gte(tracker$n_samples, 5)
   expect_identical(tracker$interval, 0.1)
   expect_false(tracker$children)
-  expect_identical(unlist(tracker$snapshot()$run$command), c("sleep", "0.5"))
-  expect_gte(tracker$stats()$timestamp$duration, 0.5)
+  expect_identical(unlist(tracker$snapshot()$run$command), c("sleep", "2"))
+  expect_gte(tracker$stats()$timestamp$duration, 2)
 })

@@ -26,7 +26,7 @@ recorded <- local({
       before <- cpu_seconds()
       burn(0.25)
       attr(tracker, "spent") <<- cpu_seconds() - before
-      tracker$stop()
+      tracker$wait_for_samples(4)$stop()
     }
     tracker
   }

@@ -43,27 +43,52 @@ test_that("what is written to storage is counted", {
 
 test_that("the machine's figures are those of the kernel", {
   tracker <- ResourceTracker$new(interval = 3600, track_processes = FALSE, discover_cloud = FALSE)
+  # Right before the row and right after it: others use the machine too.
+  free_kb <- proc_field("/proc/meminfo", "MemFree")
   tracker$stop()
+  free_kb <- range(free_kb, proc_field("/proc/meminfo", "MemFree"))
   row <- tracker$system_metrics
   total_kb <- proc_field("/proc/meminfo", "MemTotal")
   expect_identical(row$memory_free + row$memory_used + row$memory_buffers + row$memory_cached, total_kb)
-  expect_equal(row$memory_free, proc_field("/proc/meminfo", "MemFree"), tolerance = 0.1)
+  expect_gte(row$memory_free, 0.9 * free_kb[1])
+  expect_lte(row$memory_free, 1.1 * free_kb[2])
   processes <- length(grep("^[0-9]+$", list.files("/proc")))
   expect_lte(abs(row$processes - processes), 25)
   expect_gte(row$disk_space_total_gb, row$disk_space_used_gb + row$disk_space_free_gb - 0.01)
   expect_gt(row$disk_space_used_gb, 0)
 })
 
+# Tells at its end, when the file is there, for how long the machine let it not run.
+stalls <- function(end) {
+  stalled <- 0
+  before <- proc.time()[["elapsed"]]
+  while (!file.exists(end)) {
+    Sys.sleep(0.005)
+    now <- proc.time()[["elapsed"]]
+    late <- now - before - 0.005
+    if (late > 0.03) stalled <- stalled + late
+    before <- now
+  }
+  stalled
+}
+
 test_that("rows keep their grid while R computes and lets nobody in", {
   numbers <- runif(4e6)
+  end <- tempfile()
+  on.exit(unlink(end))
+  beside <- parallel::mcparallel(stalls(end))
   tracker <- ResourceTracker$new(interval = 0.1, discover_cloud = FALSE)
   began <- proc.time()[["elapsed"]]
   # Each call is one long stay in C code.
   while (proc.time()[["elapsed"]] - began < 1.5) sort(numbers, method = "quick")
   held <- proc.time()[["elapsed"]] - began
   tracker$stop()
-  expect_identical(sum(tracker$extra_metrics$missed_ticks), 0)
-  expect_gte(tracker$n_samples, held / 0.1 - 2)
+  file.create(end)
+  stalled <- parallel::mccollect(beside)[[1]]
+  # A row may be late by what the machine let nobody run, and by nothing else.
+  expect_lte(sum(tracker$extra_metrics$missed_ticks), stalled / 0.1)
+  expect_gte(tracker$n_samples, (held - stalled) / 0.1 - 2)
+  expect_lt(stalled, held)
 })
 
 test_that("no panic and no message reaches the console", {
