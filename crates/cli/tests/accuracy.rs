@@ -152,7 +152,8 @@ fn bytes_that_nobody_received_are_said_to_be_missing() {
     let measured = measure("ignored_sigchld", "1", NOBODY, &[]);
     assert!(measured.stderr.contains("warning: storage bytes are incomplete"), "{}", measured.stderr);
     let measured = measure("short_children", "1", NOBODY, &[]);
-    assert!(!measured.stderr.contains("warning"), "{}", measured.stderr);
+    // On a machine of one CPU there is another warning.
+    assert!(!measured.stderr.contains("incomplete"), "{}", measured.stderr);
 }
 
 #[test]
