@@ -98,7 +98,10 @@ fn a_reader_that_goes_away_is_met_in_silence() {
         let line = format!("'{BIN}' {line} | head -c 1 | wc -c");
         let output = Command::new("sh")
             .args(["-c", &line])
+            // What others left in the common folders would be listed, and spoken of.
             .env("HOME", home.path())
+            .env("XDG_DATA_HOME", home.path().join("data"))
+            .env("TMPDIR", home.path())
             .env("RESOURCE_TRACKER_OFFLINE", "1")
             .output()
             .unwrap();
