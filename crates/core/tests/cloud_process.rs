@@ -29,14 +29,20 @@ fn probe_process() {
     let first = cloud::discover(false);
     let took = started.elapsed();
     assert!(took < 2 * BUDGET, "{took:?}");
-    assert_eq!(cloud::known(false).as_ref(), Some(&first));
+    // Where the machine stood still, we were answered a little before the background was done.
+    while cloud::known(false).is_none() {
+        assert!(started.elapsed() < 20 * BUDGET, "the background never ends");
+        std::thread::yield_now();
+    }
+    let known = cloud::known(false).unwrap();
+    assert_eq!(known.cloud, first.cloud);
 
     let (again, spent_ns) = (Instant::now(), cloud::spent_ns());
     assert!(spent_ns > 0, "whoever tracks this process cannot leave it out");
-    assert_eq!((cloud::discover(false), cloud::spent_ns()), (first.clone(), spent_ns));
+    assert_eq!((cloud::discover(false), cloud::spent_ns()), (known.clone(), spent_ns));
     assert!(again.elapsed() < BUDGET, "found out twice");
-    let info = CloudInfo::new(&first);
-    assert_eq!((info.region.as_str(), info.discovery_time), ("unknown", first.discovery_time_s));
+    let info = CloudInfo::new(&known);
+    assert_eq!((info.region.as_str(), info.discovery_time), ("unknown", known.discovery_time_s));
 }
 
 #[test]
