@@ -7,7 +7,9 @@ import gc
 import json
 import os
 import socket
+import subprocess
 import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -319,8 +321,6 @@ def test_the_interpreters_end_is_not_held_up(scratch: Path) -> None:
 
 
 def test_an_exception_in_the_host_leaves_no_file(scratch: Path) -> None:
-    import subprocess
-
     program = "from resource_tracker import ResourceTracker; t = ResourceTracker(); raise SystemExit(3)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 3
     assert list(scratch.iterdir()) == []
@@ -329,7 +329,6 @@ def test_an_exception_in_the_host_leaves_no_file(scratch: Path) -> None:
 def _killed_host(scratch: Path) -> Path:
     """The journal of a program with a tracker in a thread, which was killed."""
     import signal
-    import subprocess
 
     program = """if True:
         from resource_tracker import ResourceTracker
@@ -348,8 +347,6 @@ def _killed_host(scratch: Path) -> Path:
 
 
 def test_what_a_killed_host_left_is_a_recording_once_the_history_is_looked_at(scratch: Path) -> None:
-    import subprocess
-
     from resource_tracker.tracker import _companion
 
     journal = _killed_host(scratch)
@@ -392,9 +389,6 @@ def test_a_stopped_recording_whose_program_then_ends_at_once_did_not_die(scratch
 
 
 def test_the_journal_of_a_host_that_lives_is_left_alone(scratch: Path) -> None:
-    import json
-    import subprocess
-
     from resource_tracker.tracker import _companion
 
     with ResourceTracker(interval=0.05) as tracker:
