@@ -313,6 +313,7 @@ fn where_no_shell_could_continue_us_ctrl_z_stops_nobody() {
     ));
     terminal.wait_for(|screen| is_status(last_line(screen)));
     terminal.keys(&["C-z"]);
+    terminal.wait_for(|screen| screen.contains("^Z"));
     terminal.go_on();
     terminal.wait_for(|screen| screen.contains("done=0"));
 }
