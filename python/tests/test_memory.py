@@ -58,7 +58,7 @@ def test_pages_that_forked_children_share_count_once_and_are_their_parents_again
 @pytest.mark.parametrize("method", [None, "spawn"])
 def test_a_process_that_still_runs_in_its_parents_memory_does_not_double_it(method: str, tmp_path: Path) -> None:
     program = f"""
-        import os, subprocess, sys, time
+        import ctypes, os, subprocess, sys, threading
         from resource_tracker import ResourceTracker
 
         held = bytearray(300 << 20)
@@ -67,13 +67,25 @@ def test_a_process_that_still_runs_in_its_parents_memory_does_not_double_it(meth
         look += "print(get_process_stats({{os.getpid()}})['memory'] / 1024, flush=True); "
         look += "open({str(tmp_path / "gate")!r}, 'w').close()"
         subprocess.Popen([sys.executable, "-c", look.replace("{{os.getpid()}}", str(os.getpid()))])
-        tracker = ResourceTracker(interval=0.2, method={method!r})
-        # Stays where it was started until the gate is opened, and this thread with it.
-        opened = [(os.POSIX_SPAWN_OPEN, 0, {str(tmp_path / "gate")!r}, os.O_RDONLY, 0)]
-        os.posix_spawn("/bin/true", ["true"], {{}}, file_actions=opened)
+        tracker = ResourceTracker(interval=0.02, method={method!r})
+        is_over = threading.Event()
+
+        def grow_and_shrink():
+            size = 0
+            while not is_over.is_set():
+                size = (size + (3 << 20)) % (20 << 20)
+                bytearray(size)
+
+        threading.Thread(target=grow_and_shrink).start()
+        # Stays where it was started until the gate is opened, and this thread with it; other threads go on.
+        libc, actions, pid = ctypes.CDLL(None), ctypes.create_string_buffer(256), ctypes.c_int()
+        libc.posix_spawn_file_actions_init(actions)
+        libc.posix_spawn_file_actions_addopen(actions, 0, {bytes(tmp_path / "gate")!r}, os.O_RDONLY, 0)
+        libc.posix_spawn(ctypes.byref(pid), b"/bin/true", actions, None, (ctypes.c_char_p * 2)(b"true"), None)
+        is_over.set()
         os.wait()
         tracker.stop()
-        assert tracker.n_samples > 4
+        assert tracker.n_samples > 40
         print(tracker.stats()["process_memory"]["max"] / 1024)
     """
     seen, peak = map(float, run_program(program).split())

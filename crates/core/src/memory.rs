@@ -64,7 +64,9 @@ impl Memory {
             let parent = || members.iter().find(|other| other.pid == member.stat.ppid);
             member.stat.is_copy
                 && !is_known
-                && parent().is_some_and(|parent| member.stat.borrows_from(&parent.stat))
+                && parent().is_some_and(|parent| {
+                    member.stat.borrows_from(&parent.stat, || root.share_memory(member.pid, parent.pid))
+                })
         };
         let members: Vec<&Member> =
             members.iter().filter(|member| !member.stat.is_zombie() && !borrows(member)).collect();

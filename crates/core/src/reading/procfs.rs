@@ -38,8 +38,11 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     let mut storage = None;
     let mut members = Vec::with_capacity(look.found.len());
     let found = std::mem::take(&mut look.found);
-    let borrows = |stat: &PidStat| {
-        stat.is_copy && found.iter().any(|(pid, parent)| *pid == stat.ppid && stat.borrows_from(parent))
+    let borrows = |pid: u32, stat: &PidStat| {
+        let parent = || found.iter().find(|(other, _)| *other == stat.ppid);
+        stat.is_copy
+            && parent()
+                .is_some_and(|(ppid, parent)| stat.borrows_from(parent, || root.share_memory(pid, *ppid)))
     };
     for (pid, stat) in &found {
         user_ticks = plus(user_ticks, Some(stat.utime_ticks));
@@ -52,7 +55,7 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
             continue;
         }
         members.push(*pid);
-        if !borrows(stat) {
+        if !borrows(*pid, stat) {
             let held_kib = look.pss_kib(*pid).or_else(|| stat.rss_pages.checked_mul(page_kib));
             reading.memory_kib = plus(reading.memory_kib, held_kib);
         }

@@ -298,6 +298,12 @@ impl Root {
         found.ok().map(|found| found.st_nlink)
     }
 
+    /// Whether two processes surely have one memory; recorded ones have none.
+    #[must_use]
+    pub fn share_memory(&self, pid: u32, other_pid: u32) -> bool {
+        !self.is_recorded() && sys::share_memory(pid, other_pid)
+    }
+
     /// Size that the file system gives for a path; since Linux 6.2 that of `/proc/[pid]/fd` is the number of
     /// descriptors.
     #[must_use]

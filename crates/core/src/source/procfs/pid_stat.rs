@@ -60,13 +60,19 @@ impl PidStat {
     }
 
     /// It runs in its parent's memory, as one that was started by `vfork` or `posix_spawn` does until it runs its own
-    /// program: all of that would count twice. A forked copy has another size, since it gets no pages of files.
+    /// program: all of that would count twice.
+    ///
+    /// Known by its size, whatever it does by now: a forked copy has another one, since it gets no pages of files. Where
+    /// the parent changed its own between the two looks, `shares_memory` asks the kernel.
     #[must_use]
-    pub fn borrows_from(&self, parent: &Self) -> bool {
+    pub fn borrows_from(&self, parent: &Self, shares_memory: impl FnOnce() -> bool) -> bool {
+        let has_its_size = || {
+            self.size_bytes == parent.size_bytes && self.rss_pages.abs_diff(parent.rss_pages) <= MOVED_PAGES
+        };
         self.is_copy
             && self.size_bytes > 0
-            && (self.size_bytes, self.image) == (parent.size_bytes, parent.image)
-            && self.rss_pages.abs_diff(parent.rss_pages) <= MOVED_PAGES
+            && self.image == parent.image
+            && (has_its_size() || shares_memory())
     }
 
     /// Being reaped at this moment.
