@@ -29,9 +29,12 @@ def _has_cards(task) -> bool:
         return False
 
 
-def _ticks(data) -> float:
-    """Rows, and those that a machine which stood still has cost."""
-    return len(data["process_metrics"]) + sum(row["missed_ticks"] for row in data["tracker"]["extra_metrics"])
+def _has_a_row_for_each_line_of_its_grid(data) -> bool:
+    """And one for the rest. Lines that a stall of the machine has cost are known, but for those in the last row."""
+    rows, interval = data["tracker"]["extra_metrics"], data["tracker"]["metadata"]["interval"]
+    lines = len(rows) + sum(row["missed_ticks"] for row in rows) + rows[-1]["elapsed"] // interval
+    # One more where the first comes at once, one less where the last row but one was late.
+    return -1 <= lines - data["stats"]["duration"] / interval <= 2.5
 
 
 def _text(html: str) -> str:
@@ -48,8 +51,7 @@ def test_the_minimal_flow(flows, cards) -> None:
     rows = len(data["process_metrics"])
     assert list(data["stats"]) == STATS and data["step_failed"] is False
     assert data["stats"]["duration"] > 3
-    # One a second, and one for the rest.
-    assert rows == len(data["system_metrics"]) and 0 <= _ticks(data) - data["stats"]["duration"] < 2
+    assert rows == len(data["system_metrics"]) and _has_a_row_for_each_line_of_its_grid(data)
     # Zeroed pages that were never written take no memory; what the interpreter needs does.
     assert 20_000 < data["stats"]["memory_usage"]["max"] < 800_000
     assert data["historical_stats"] == NO_HISTORY and data["past_stats"] == []
@@ -198,8 +200,7 @@ def test_a_step_of_a_fifth_of_a_second_without_a_card_and_with_another_artifact(
     data = task["of_short"].data
     assert list(data) == KEYS
     assert 0.2 <= data["stats"]["duration"] < 10
-    # Fifty a second, and one for the rest.
-    assert 0 <= _ticks(data) - data["stats"]["duration"] / 0.02 < 2
+    assert len(data["process_metrics"]) > 1 and _has_a_row_for_each_line_of_its_grid(data)
     assert not _has_cards(task)
 
 
