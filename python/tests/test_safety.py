@@ -125,9 +125,9 @@ def test_closed_and_reused_descriptors_are_never_read_or_written(tmp_path: Path)
     program = """
         import os, sys, time
         from resource_tracker import ResourceTracker
-        # A second between readings: a file that is being read at this moment would be closed under us.
-        tracker = ResourceTracker(interval=1)
-        tracker.wait_for_samples(2)
+        # A moment between readings: a file that is being read would be closed under us.
+        tracker = ResourceTracker(interval=0.2)
+        tracker.wait_for_samples(3)
         os.closerange(3, 4096)
         # Every number that was ours is the host's now: files, an eventfd and a pipe that a stray read would empty.
         files = [os.open(f"{sys.argv[1]}/{n}", os.O_RDWR | os.O_CREAT) for n in range(8)]
@@ -138,7 +138,7 @@ def test_closed_and_reused_descriptors_are_never_read_or_written(tmp_path: Path)
         reader, writer = os.pipe()
         os.write(writer, b"x" * 64)
         samples = tracker.n_samples
-        tracker.wait_for_samples(samples + 6, timeout=60)
+        tracker.wait_for_samples(samples + 20, timeout=60)
         tracker.stop()
         del tracker
         import gc; gc.collect()

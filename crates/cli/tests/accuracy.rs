@@ -152,8 +152,10 @@ fn bytes_that_nobody_received_are_said_to_be_missing() {
     let measured = measure("ignored_sigchld", "1", NOBODY, &[]);
     assert!(measured.stderr.contains("warning: storage bytes are incomplete"), "{}", measured.stderr);
     let measured = measure("short_children", "1", NOBODY, &[]);
-    // On a machine of one CPU there is another warning.
-    assert!(!measured.stderr.contains("incomplete"), "{}", measured.stderr);
+    // A job that keeps all CPUs of a machine busy has another warning, as this one has where there is one.
+    let has_more_cpus = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+    let unwanted = if has_more_cpus { "warning" } else { "incomplete" };
+    assert!(!measured.stderr.contains(unwanted), "{}", measured.stderr);
 }
 
 #[test]

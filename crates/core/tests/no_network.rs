@@ -11,10 +11,9 @@ mod support;
 mod vendors;
 
 use resource_tracker::catalog::{Catalog, Query, Settings, Source, cheapest};
-use resource_tracker::cloud::{self, Discovery};
+use resource_tracker::cloud::{self, BUDGET, Discovery};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 use support::{Reply, TestServer};
 use vendors::{VENDORS, write_dmi};
 
@@ -50,8 +49,7 @@ fn probe_cloud() {
         root: PathBuf::from(std::env::var_os(ROOT).unwrap()),
         base_url: std::env::var(BASE_URL).ok(),
         offline: resource_tracker::network::offline(),
-        // Ample: strace and a busy machine may take their time.
-        budget: Duration::from_secs(20),
+        budget: BUDGET,
     }
     .run();
     report(&format!("found {}", serde_json::to_string(&found.cloud).unwrap()));

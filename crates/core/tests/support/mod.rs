@@ -10,7 +10,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a client sent.
 #[derive(Clone, Debug)]
@@ -210,4 +210,32 @@ pub fn sockets() -> usize {
         .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
         .filter(|link| link.to_string_lossy().starts_with("socket:"))
         .count()
+}
+
+/// For how long the machine let somebody wait who wanted nothing but to wake up in time.
+pub struct Stalls {
+    is_over: Arc<AtomicBool>,
+    watcher: JoinHandle<Duration>,
+}
+
+impl Stalls {
+    pub fn watch() -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&is_over);
+        let watcher = thread::spawn(move || {
+            let (nap, mut late) = (Duration::from_millis(5), Duration::ZERO);
+            while !stop.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                thread::sleep(nap);
+                late += began.elapsed().saturating_sub(2 * nap);
+            }
+            late
+        });
+        Self { is_over, watcher }
+    }
+
+    pub fn stop(self) -> Duration {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.watcher.join().unwrap()
+    }
 }
