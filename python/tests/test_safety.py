@@ -281,9 +281,11 @@ def test_signals_go_to_the_host() -> None:
         try:
             time.sleep(10)
         except Alarm:
-            print("woken" if time.monotonic() - before < 8 else "late")
+            print(time.monotonic() - before)
     """
-    assert run_program(program) == "woken\n"
+    with Stalls() as machine:
+        woken_after = float(run_program(program))
+    assert woken_after < 2 + machine.stalled_s
 
 
 def test_the_host_is_no_subreaper_and_its_children_are_its_own() -> None:
