@@ -1,13 +1,13 @@
-//! Budgets, each over all three tables at one row a second (50 cells a row):
+//! Budgets for recordings of all three tables, with one row per second and 50 cells per row:
 //!
-//! * a day (86,400 rows) loaded from gzipped JSON, default statistics and combined table: 0.5 s and
-//!   100 MB of resident memory in all; a week (604,800 rows): 4 s
-//! * default statistics of a running summary, whatever the number of rows: 1 ms
+//! * load a day (86,400 rows) of gzipped JSON with default statistics and combined table: 0.5 s and 100 MB of resident
+//!   memory; a week (604,800 rows): 4 s
+//! * default statistics of a running summary, for any number of rows: 1 ms
 //! * memory for writing a week: 1 MiB besides the gzip encoder
-//! * a file of some megabytes that unfolds into 10 GB of rows: refused within 450 MB
+//! * memory until a small file that decompresses to 10 GB of rows is rejected: 450 MB
 //!
-//! Loading runs in a process of its own, so that its peak memory is its own. Time that it stood in line
-//! for a CPU on a busy machine is shown and does not count. Ends with status 1 when a budget is passed.
+//! Loading runs in a separate process, so that its peak memory can be measured. Time spent waiting for a CPU is printed
+//! but not counted. The exit status is 1 if a budget is exceeded.
 //! `cargo bench -p resource-tracker --bench recording`
 
 use std::fs::{self, File};
@@ -18,11 +18,12 @@ use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use resource_tracker::csv;
-use resource_tracker::frame::CombinedOptions;
 use resource_tracker::metric::{Metric, Row, Table, Unit};
-use resource_tracker::recording::{Head, Metadata, Recording, Run, Software, gzip, write_snapshot};
-use resource_tracker::summary::{Scope, Summary};
+use resource_tracker::store::csv;
+use resource_tracker::store::frame::CombinedOptions;
+use resource_tracker::store::recording::head::Software;
+use resource_tracker::store::recording::{Head, Metadata, Recording, Run, gzip, write_snapshot};
+use resource_tracker::store::summary::{Scope, Summary};
 
 const DAY_ROWS: u32 = 86_400;
 const WEEK_ROWS: u32 = 7 * DAY_ROWS;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [_, "load", path, rows] => load(Path::new(path), rows.parse().expect("a number of rows")),
-        [_, "refuse", path, _] => refuse(Path::new(path)),
+        [_, "reject", path, _] => reject(Path::new(path)),
         [_, "write", path, rows] => write(Path::new(path), rows.parse().expect("a number of rows")),
         _ => all(),
     }
@@ -55,12 +56,12 @@ fn all() -> ExitCode {
     }
     let path = directory.path().join("bomb");
     write_bomb(&path).expect("a file");
-    let status = Command::new(&program).arg("refuse").arg(&path).arg("").status();
+    let status = Command::new(&program).arg("reject").arg(&path).arg("").status();
     passed &= status.is_ok_and(|status| status.success());
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A gzip file may be made of parts, so 10 GB cost us no more than 100 MB.
+/// Compresses only 100 MB and repeats the result, since a gzip file may have several members.
 fn write_bomb(path: &Path) -> io::Result<()> {
     let row = b"{\"timestamp\":1,\"memory\":2,\"cpu_usage\":3},";
     let part = |text: &[u8], repeats: usize| {
@@ -76,20 +77,20 @@ fn write_bomb(path: &Path) -> io::Result<()> {
     (0..100).try_for_each(|_| file.write_all(&rows))
 }
 
-fn refuse(path: &Path) -> ExitCode {
+fn reject(path: &Path) -> ExitCode {
     let start = Instant::now();
     let error = Recording::load(path).expect_err("10 GB of rows in a small file");
     let (took, peak_mb) = (start.elapsed(), peak_kib() * 1024 / 1_000_000);
     let reason = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
     let size = fs::metadata(path).expect("a file").len();
     print(&format!(
-        "refuse {} kB that claim 10 GB: {took:?}, peak {peak_mb} MB (budget 450): {reason}",
+        "reject {} kB that decompress to 10 GB: {took:?}, peak {peak_mb} MB (budget 450): {reason}",
         size / 1000
     ));
     if peak_mb < 450 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A job that is never quite the same from row to row, as real ones are.
+/// Generates synthetic rows that vary like those of a real job.
 struct Job {
     state: u64,
 }
@@ -180,7 +181,7 @@ fn summary_in_constant_time() -> bool {
     passed
 }
 
-/// Rows are made anew for each table, as a journal is read anew.
+/// Generates the rows again for each table, as a journal is read again for each table.
 fn write(path: &Path, rows: u32) -> ExitCode {
     let file = BufWriter::new(File::create(path).expect("a file"));
     let before_kib = peak_kib();
@@ -203,7 +204,7 @@ fn write(path: &Path, rows: u32) -> ExitCode {
     let grown_kib = peak_kib() - before_kib;
     let size = fs::metadata(path).expect("a file").len();
     print(&format!(
-        "write {rows} rows: {took:?}, {} kB in the file, {grown_kib} KiB of memory (budget 1024 and the encoder's 512)",
+        "write {rows} rows: {took:?}, {} kB in the file, {grown_kib} KiB of memory (budget 1024, and 512 for the encoder)",
         size / 1000
     ));
     if grown_kib < 1024 + 512 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -235,7 +236,7 @@ fn load(path: &Path, rows: u32) -> ExitCode {
     }
 }
 
-/// Second number of `/proc/self/schedstat`: nanoseconds spent ready to run without running.
+/// Time on the run queue: the second number of `/proc/self/schedstat`, in ns.
 fn waited_for_cpu() -> Duration {
     let text = fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0))

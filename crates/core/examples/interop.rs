@@ -1,8 +1,8 @@
-//! The peer of `tests/interop`: writes and reads recordings next to the original Python package.
+//! Writes and reads recordings for `tests/interop`, which compares them with the original Python package.
 //!
 //! ```text
-//! interop write FILE   a recording of made-up rows with every key of ours
-//! interop read FILE    as JSON on standard output: rows of each table, default statistics, combined table
+//! interop write FILE   writes a recording of synthetic rows with all keys
+//! interop read FILE    prints JSON: rows of each table, default statistics, combined table
 //! ```
 
 use std::fs::File;
@@ -10,10 +10,11 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use resource_tracker::export::{Format, export};
-use resource_tracker::frame::CombinedOptions;
 use resource_tracker::metric::{Metric, Row, Unit};
-use resource_tracker::recording::{Head, Metadata, Recording, Run, Software, Status, gzip};
+use resource_tracker::store::export::{Format, export};
+use resource_tracker::store::frame::CombinedOptions;
+use resource_tracker::store::recording::head::Software;
+use resource_tracker::store::recording::{Head, Metadata, Recording, Run, Status, gzip};
 use serde_json::{Map, json};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -83,7 +84,8 @@ fn row(number: u32) -> Row {
         let value = match (metric, metric.unit()) {
             (Metric::Timestamp, _) => 1_741_785_601.0 + step,
             (Metric::Pid, _) => 4242.0,
-            // Equal weights; and the original knows no peak between samples, so that one is low.
+            // Rows of equal length have equal weights. `MemoryPeak` is low, so that the maximum of the memory is that
+            // of the samples, as in the original package.
             (Metric::Elapsed | Metric::MemoryPeak, _) => 1.0,
             (_, Unit::Count | Unit::Bytes | Unit::KiB) => seed * 1000.0 + step * 37.0,
             (_, _) => seed / 8.0 + step / 3.0,

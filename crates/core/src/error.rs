@@ -1,80 +1,49 @@
-//! What can go wrong between the kernel's files and a row, and what the reader can do about it.
+//! Errors of reading and parsing kernel files, with hints for the user.
 //!
-//! Not here: errors of recordings, catalogues and fronts; they live beside what they are about.
+//! Not here: errors of recordings, catalogues and fronts, which are defined beside their functions.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why the text of a kernel file could not be understood.
+/// A kernel file has unexpected text. Fields are named as in the manual page of the file.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ParseError {
-    /// The text ends before the field, or never names it.
     #[error("field `{field}` is missing")]
-    Missing {
-        /// As the manual page calls it.
-        field: &'static str,
-    },
-    /// The field is there and holds something else.
+    Missing { field: &'static str },
+    /// `text` is the field, with unprintable characters replaced.
     #[error("field `{field}` holds `{text}`, not a number")]
-    NotANumber {
-        /// As the manual page calls it.
-        field: &'static str,
-        /// What stood there, made printable.
-        text: String,
-    },
+    NotANumber { field: &'static str, text: String },
 }
 
-/// Why a source gave nothing this tick. Costs that source's cells, never the recording.
+/// A source has no value in this tick. Its cells stay empty, and the recording continues.
 #[derive(Debug, Error)]
 pub enum SourceError {
-    /// The kernel, the container or the machine does not have it.
+    /// The kernel, the container or the machine does not have this file or interface.
     #[error("`{path}` is not available on this host")]
-    Unsupported {
-        /// The file or interface that is missing.
-        path: PathBuf,
-    },
-    /// The process it was about has ended.
+    Unsupported { path: PathBuf },
     #[error("`{path}` is gone: the process has ended")]
-    Gone {
-        /// The file that is no more.
-        path: PathBuf,
-    },
-    /// The file is there and is not for us.
+    Gone { path: PathBuf },
     #[error("no permission to read `{path}`")]
-    Denied {
-        /// The file in question.
-        path: PathBuf,
-    },
-    /// A number there is another process than ours of that number.
-    #[error("`/proc` is not of this PID namespace")]
+    Denied { path: PathBuf },
+    /// A process id in `/proc` is not the id in this PID namespace.
+    #[error("`/proc` belongs to another PID namespace")]
     Foreign,
-    /// Reading failed for another reason.
     #[error("cannot read `{path}`")]
-    Io {
-        /// The file in question.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// Reading worked, understanding did not.
+    Io { path: PathBuf, source: io::Error },
     #[error("cannot parse `{path}`")]
-    Parse {
-        /// The file in question.
-        path: PathBuf,
-        /// What is wrong with its text.
-        source: ParseError,
-    },
+    Parse { path: PathBuf, source: ParseError },
 }
 
 impl SourceError {
-    /// What the reader can do about it, if anything.
-    #[must_use]
+    /// What the user can do about the error; `None` if nothing.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Denied { .. } => Some("run as the job's user, or mount /proc without hidepid"),
-            Self::Foreign => Some("mount its own: `mount -t proc proc /proc`, or `unshare --mount-proc`"),
+            Self::Foreign => {
+                Some("mount a matching `/proc`: `mount -t proc proc /proc` or `unshare --mount-proc`")
+            }
             Self::Parse { .. } => Some("please report this, with the file's text"),
             Self::Unsupported { .. } | Self::Gone { .. } | Self::Io { .. } => None,
         }
@@ -85,7 +54,7 @@ impl SourceError {
         use rustix::io::Errno;
         let path = PathBuf::from(path);
         match errno {
-            // A process that ends between open and read answers ESRCH instead of ENOENT.
+            // If the process ends between open and read, read fails with ESRCH instead of ENOENT.
             Errno::SRCH => Self::Gone { path },
             Errno::NOENT | Errno::NOTDIR | Errno::OPNOTSUPP | Errno::NODEV => Self::Unsupported { path },
             Errno::ACCESS | Errno::PERM => Self::Denied { path },
@@ -94,8 +63,7 @@ impl SourceError {
     }
 }
 
-/// An error with its causes on one line.
-#[must_use]
+/// The messages of an error and of its causes, on one line.
 pub fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,82 +1,76 @@
-//! Numbers as people read them: units that fit, durations, money, moments.
+//! Numbers as text: units, durations, money, dates.
 //!
-//! In:  values in base units (bytes, seconds, USD). Out: short text, plain ASCII but for the minus sign.
-//! `page.js` has the same rules for values under the cursor; the browser test holds both against each other.
+//! In:  values in base units (bytes, seconds, USD). Out: short ASCII text.
+//! `page.js` formats the values at the cursor with the same tables; a browser test compares the two.
 
-/// How the values of a chart or a figure are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::{Offset, TimeZone};
+use serde::Serialize;
+
+/// The kind of a value, which determines its units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// CPUs or GPUs kept busy.
+    /// Busy CPUs or GPUs.
     Cores,
-    /// Things.
     Count,
     /// Bytes, in powers of 1024.
     Bytes,
-    /// Bytes a second, in powers of 1000.
+    /// Bytes per second, in powers of 1000.
     Rate,
 }
 
 const BYTES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 const RATES: [&str; 6] = ["B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"];
 
+/// Smallest value and number of decimals. A number has the decimals of the first entry whose value it reaches, which
+/// gives about three significant digits.
+pub(crate) const DECIMALS: [(f64, usize); 3] = [(99.95, 0), (9.995, 1), (0.0, 2)];
+
 impl Scale {
-    /// Name of this scale in `page.js`.
-    #[must_use]
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Cores => "cores",
-            Self::Count => "count",
-            Self::Bytes => "bytes",
-            Self::Rate => "rate",
-        }
-    }
-
-    /// The unit in which a value of this size is best shown: its size in base units, and its name.
-    #[must_use]
-    pub fn unit(self, value: f64) -> (f64, &'static str) {
-        let (base, names) = match self {
-            Self::Cores | Self::Count => return (1.0, ""),
-            Self::Bytes => (1024.0, BYTES),
-            Self::Rate => (1000.0, RATES),
+    /// Each unit, smallest first: the value from which the next unit is used and its size, in base units, and its name.
+    pub fn units(self) -> impl Iterator<Item = (f64, f64, &'static str)> {
+        let (base, names): (f64, &[&str]) = match self {
+            Self::Cores | Self::Count => (1.0, &[""]),
+            Self::Bytes => (1024.0, &BYTES),
+            Self::Rate => (1000.0, &RATES),
         };
-        let mut factor = 1.0;
-        for name in names {
-            // What would round up to a whole next unit is shown in that one.
-            if value.abs() < factor * base * 0.9995 {
-                return (factor, name);
-            }
-            factor *= base;
-        }
-        (factor / base, names[names.len() - 1])
+        let mut next = 1.0;
+        names.iter().enumerate().map(move |(number, name)| {
+            let factor = next;
+            next *= base;
+            // A value that would round up to the next unit is shown in the next unit.
+            let below = if number + 1 < names.len() { next * 0.9995 } else { f64::INFINITY };
+            (below, factor, *name)
+        })
     }
 
-    /// A value with its unit.
-    #[must_use]
+    /// The unit for a value: the size of the unit in base units, and its name.
+    pub fn unit(self, value: f64) -> (f64, &'static str) {
+        let unit = self.units().find(|(below, ..)| value.abs() < *below);
+        unit.map_or((1.0, ""), |(_, factor, name)| (factor, name))
+    }
+
+    /// Formats a value with its unit.
     pub fn show(self, value: f64) -> String {
         let (factor, unit) = self.unit(value);
         let scaled = value / factor;
         let decimals = match self {
             Self::Count if scaled.fract() == 0.0 => 0,
             Self::Bytes | Self::Rate if factor == 1.0 => 0,
-            _ => decimals(scaled),
+            _ if scaled == 0.0 => 0,
+            _ => DECIMALS
+                .into_iter()
+                .find(|(size, _)| scaled.abs() >= *size)
+                .map_or(0, |(_, decimals)| decimals),
         };
         let number = format!("{scaled:.decimals$}");
         if unit.is_empty() { number } else { format!("{number} {unit}") }
     }
 }
 
-/// Decimals that give about three digits that count.
-fn decimals(value: f64) -> usize {
-    match value.abs() {
-        0.0 => 0,
-        size if size >= 99.95 => 0,
-        size if size >= 9.995 => 1,
-        _ => 2,
-    }
-}
-
-/// A length of time in its two largest units.
-#[must_use]
+/// Formats a duration with its two largest units.
 pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "unknown".to_owned();
@@ -100,8 +94,7 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// USD with at least two digits that count.
-#[must_use]
+/// Formats an amount in USD with at least two significant digits.
 pub fn usd(amount: f64) -> String {
     let sign = if amount < 0.0 { "-" } else { "" };
     let size = amount.abs();
@@ -120,14 +113,12 @@ pub fn usd(amount: f64) -> String {
     format!("{sign}${size:.decimals$}")
 }
 
-/// MB (1024² bytes) as the recommendation counts them.
-#[must_use]
+/// Formats a size that is given in MiB.
 pub fn megabytes(mb: f64) -> String {
     Scale::Bytes.show(mb * 1_048_576.0)
 }
 
-/// A share of 1.
-#[must_use]
+/// Formats a share as a percentage; 1 is 100 %.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent > 0.0 && percent < 0.95 { "under 1 %".to_owned() } else { format!("{percent:.0} %") }
@@ -136,14 +127,13 @@ pub fn percent(share: f64) -> String {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "checked or clamped by the callers; `as` stops at the ends"
+    reason = "checked by the caller; `as` saturates"
 )]
 fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// Signals that end jobs, by `signal(7)`; the numbers are the same on all Linux machines we run on.
-#[must_use]
+/// The name of a signal that can end a job. The numbers are those of `signal(7)` on all supported Linux machines.
 pub fn signal_name(signal: i32) -> Option<&'static str> {
     let names = [
         (1, "SIGHUP"),
@@ -162,136 +152,101 @@ pub fn signal_name(signal: i32) -> Option<&'static str> {
     names.into_iter().find(|(number, _)| *number == signal).map(|(_, name)| name)
 }
 
-/// Where the clock on the wall stands: one offset for the whole page, which is named beside every moment.
+/// A time zone as a fixed offset, the same for all times of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// East of Greenwich.
+    /// Seconds east of UTC.
     pub offset_s: i32,
-    /// Such as `CET`; empty when it has none.
+    /// For example `CET`; empty if unknown.
     pub abbreviation: String,
 }
 
 impl Zone {
-    /// Greenwich.
-    #[must_use]
     pub fn utc() -> Self {
         Self { offset_s: 0, abbreviation: "UTC".to_owned() }
     }
 
-    /// That of this machine at a moment; Greenwich where it cannot be told.
-    #[must_use]
+    /// The time zone of this machine at a moment; UTC if unknown.
     pub fn local_at(unix_s: f64) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "`as` stops at the ends, which no clock shows")]
-        let found = crate::sys::local_zone(unix_s as i64);
-        found.map_or_else(Self::utc, |(offset_s, abbreviation)| Self { offset_s, abbreviation })
+        let Some(moment) = timestamp(unix_s) else { return Self::utc() };
+        let system = TimeZone::system();
+        let local = system.to_offset_info(moment);
+        Self { offset_s: local.offset().seconds(), abbreviation: local.abbreviation().to_owned() }
     }
 
-    /// `CET (UTC+01:00)`, or as much of it as says something.
-    #[must_use]
+    /// `CET (UTC+01:00)`, or only the offset if there is no abbreviation.
     pub fn name(&self) -> String {
         let (sign, size) = (if self.offset_s < 0 { '-' } else { '+' }, self.offset_s.unsigned_abs() / 60);
         let offset = match size {
             0 => "UTC".to_owned(),
             size => format!("UTC{sign}{:02}:{:02}", size / 60, size % 60),
         };
-        // Zones without letters of their own are called `+03` and the like, which the offset says too.
-        let says_nothing = self.abbreviation == offset || !self.abbreviation.starts_with(char::is_alphabetic);
-        if says_nothing { offset } else { format!("{} ({offset})", self.abbreviation) }
+        // Zones without an abbreviation are called `+03`, which repeats the offset.
+        let is_redundant = self.abbreviation == offset || !self.abbreviation.starts_with(char::is_alphabetic);
+        if is_redundant { offset } else { format!("{} ({offset})", self.abbreviation) }
     }
 
-    /// Date and time at a moment.
-    #[must_use]
+    /// Local date and time; `None` outside of the years 1970 to 9999.
     pub fn at(&self, unix_s: f64) -> Option<Civil> {
-        let local_s = unix_s + f64::from(self.offset_s);
-        // Years 1970 to 9999; what lies outside is no date of a run.
-        (0.0..253_402_300_800.0).contains(&local_s).then(|| Civil::new(local_s))
+        let offset = Offset::from_seconds(self.offset_s).ok()?;
+        let local = offset.to_datetime(timestamp(unix_s)?);
+        (local.year() >= 1970).then_some(Civil(local))
     }
 }
 
-/// A date and a time of day.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Civil {
-    year: u64,
-    month: u64,
-    day: u64,
-    second_of_day: u64,
-    milliseconds: u64,
+/// Converts Unix seconds, rounded to milliseconds, the precision of recordings.
+fn timestamp(unix_s: f64) -> Option<Timestamp> {
+    #[expect(clippy::cast_possible_truncation, reason = "`as` saturates, and jiff rejects the ends")]
+    let milliseconds = (unix_s * 1000.0).round() as i64;
+    unix_s.is_finite().then(|| Timestamp::from_millisecond(milliseconds).ok()).flatten()
 }
 
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/// A local date and time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Civil(DateTime);
 
 impl Civil {
-    fn new(local_s: f64) -> Self {
-        let milliseconds = whole(local_s * 1000.0);
-        let (seconds, milliseconds) = (milliseconds / 1000, milliseconds % 1000);
-        // Days in eras of 400 years that start on 1 March, so that the leap day comes last.
-        let days = seconds / 86_400 + 719_468;
-        let (era, day_of_era) = (days / 146_097, days % 146_097);
-        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted = (5 * day_of_year + 2) / 153;
-        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-        Self {
-            year: era * 400 + year_of_era + u64::from(month <= 2),
-            month,
-            day: day_of_year - (153 * shifted + 2) / 5 + 1,
-            second_of_day: seconds % 86_400,
-            milliseconds,
-        }
-    }
-
     /// `2025-03-12 14:21:25`
-    #[must_use]
     pub fn date_time(&self) -> String {
-        format!("{} {}", self.date(), self.clock())
+        self.0.strftime("%Y-%m-%d %H:%M:%S").to_string()
     }
 
     /// `2025-03-12`
-    #[must_use]
     pub fn date(&self) -> String {
-        format!("{:04}-{:02}-{:02}", self.year, self.month, self.day)
+        self.0.strftime("%Y-%m-%d").to_string()
     }
 
     /// `14:21:25`
-    #[must_use]
     pub fn clock(&self) -> String {
-        format!("{}:{:02}", self.minutes(), self.second_of_day % 60)
+        self.0.strftime("%H:%M:%S").to_string()
     }
 
     /// `14:21`
-    #[must_use]
     pub fn minutes(&self) -> String {
-        format!("{:02}:{:02}", self.second_of_day / 3600, self.second_of_day / 60 % 60)
+        self.0.strftime("%H:%M").to_string()
     }
 
     /// `14:21:25.250`
-    #[must_use]
     pub fn fine(&self) -> String {
-        format!("{}.{:03}", self.clock(), self.milliseconds)
+        self.0.strftime("%H:%M:%S%.3f").to_string()
     }
 
     /// `12 Mar`
-    #[must_use]
     pub fn day(&self) -> String {
-        let month = usize::try_from(self.month - 1).ok().and_then(|month| MONTHS.get(month));
-        format!("{} {}", self.day, month.unwrap_or(&""))
+        self.0.strftime("%-d %b").to_string()
     }
 
-    /// The first moment of a day.
-    #[must_use]
     pub fn is_midnight(&self) -> bool {
-        self.second_of_day == 0
+        (self.0.hour(), self.0.minute(), self.0.second()) == (0, 0, 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
-    fn sizes_get_the_unit_that_fits() {
+    fn values_have_the_unit_of_their_size() {
         let bytes = |value| Scale::Bytes.show(value);
         assert_eq!([bytes(0.0), bytes(1023.0), bytes(1024.0)], ["0 B", "1023 B", "1.00 KiB"]);
         assert_eq!(
@@ -307,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_show_their_two_largest_units() {
+    fn durations_have_two_units() {
         let cases = [
             (0.0, "0 s"),
             (0.0032, "3.2 ms"),
@@ -327,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn money_never_rounds_to_nothing() {
+    fn small_amounts_do_not_round_to_zero() {
         assert_eq!(
             [usd(12.345), usd(0.0052), usd(0.000_012), usd(0.0)],
             ["$12.35", "$0.00520", "$0.0000120", "$0.00"]
@@ -336,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_have_a_date_a_time_and_a_zone() {
+    fn moments_have_date_time_and_zone() {
         let zone = Zone { offset_s: 3600, abbreviation: "CET".into() };
         let moment = zone.at(1_741_785_685.25).unwrap();
         assert_eq!(
@@ -351,28 +306,5 @@ mod tests {
             (Zone::utc().at(f64::NAN), Zone::utc().at(-1.0), Zone::utc().at(1e300)),
             (None, None, None)
         );
-    }
-
-    proptest! {
-        /// Counting days by hand gives the same date.
-        #[test]
-        fn dates_follow_the_calendar(day in 0_u64..150_000) {
-            let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-            let (mut year, mut rest) = (1970, day);
-            while rest >= 365 + u64::from(leap(year)) {
-                rest -= 365 + u64::from(leap(year));
-                year += 1;
-            }
-            let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-            let mut month = 0;
-            while rest >= lengths[month] {
-                rest -= lengths[month];
-                month += 1;
-            }
-            let expected = format!("{year:04}-{:02}-{:02} 00:00:00", month + 1, rest + 1);
-            #[expect(clippy::cast_precision_loss, reason = "a few thousand days")]
-            let moment = Zone::utc().at(day as f64 * 86_400.0).unwrap();
-            prop_assert_eq!(moment.date_time(), expected);
-        }
     }
 }

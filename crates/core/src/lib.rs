@@ -1,59 +1,128 @@
 //! What a batch job really used, and what to run it on next time.
 //!
-//! One flow, each stage in its own file: sources fill a [`snapshot::Snapshot`], two of them differ by a
-//! row of the [`metric`] table, rows go to a journal, and everything people read is computed from there.
-//! `ARCHITECTURE.md` in the repository draws it.
+//! The core of resource-tracker: the fronts (the command, Python, R) convert and print, and decide nothing. Its modules
+//! are private but for [`human`], one folder per stage of the flow (`ARCHITECTURE.md`); this page is the whole API.
+//!
+//! ```
+//! use resource_tracker::{Config, Plan, Session};
+//!
+//! let mut session = Session::new(Plan::new(Config::default(), std::process::id()));
+//! session.start()?;
+//! let total: u64 = (0..1_000_000).sum();
+//! session.stop();
+//! println!("{total}, peak {:?} kB", session.stats()?.get("process_memory", "max"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
-pub mod allocation;
-pub mod catalog;
-pub mod cloud;
-#[cfg_attr(not(target_os = "linux"), path = "elsewhere/companion.rs")]
-pub mod companion;
-pub mod compare;
+// Every module is declared twice: public with the feature `internals`, for tests and benches outside the crate, and
+// private for users.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod analysis;
+#[cfg(not(feature = "internals"))]
+mod analysis;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod config;
-#[cfg_attr(not(target_os = "linux"), path = "elsewhere/counter.rs")]
-pub mod counter;
-pub mod csv;
-pub mod decimal;
-pub mod diff;
+#[cfg(not(feature = "internals"))]
+mod config;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod error;
-pub mod export;
-pub mod follow;
-pub mod frame;
-pub mod grid;
-pub mod history;
-pub mod host;
+#[cfg(not(feature = "internals"))]
+mod error;
 pub mod human;
-#[cfg(target_os = "linux")]
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod job;
-pub mod journal;
-pub mod ledger;
-#[cfg(target_os = "linux")]
-pub mod memory;
-pub mod meter;
+#[cfg(not(feature = "internals"))]
+mod job;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod market;
+#[cfg(not(feature = "internals"))]
+mod market;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod metric;
-pub mod network;
-pub mod output;
-pub mod paths;
-pub mod reading;
-pub mod recommend;
-pub mod record;
-pub mod recording;
-pub mod recover;
+#[cfg(not(feature = "internals"))]
+mod metric;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod os;
+#[cfg(not(feature = "internals"))]
+mod os;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod probe;
+#[cfg(not(feature = "internals"))]
+mod probe;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod report;
-pub mod root;
+#[cfg(not(feature = "internals"))]
+mod report;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod run;
+#[cfg(not(feature = "internals"))]
+mod run;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod sampler;
-pub mod session;
-pub mod shared;
-pub mod snapshot;
-pub mod source;
-pub mod stats;
-pub mod step;
-#[cfg(target_os = "linux")]
-pub mod stolen;
-pub mod summary;
-pub mod sys;
-pub mod tracker;
-#[cfg(target_os = "linux")]
-pub mod tree;
-pub mod wrap;
+#[cfg(not(feature = "internals"))]
+mod sampler;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod store;
+#[cfg(not(feature = "internals"))]
+mod store;
+
+pub use analysis::allocation::CHECKS as ALLOCATION_CHECKS;
+pub use analysis::compare::{
+    Cell as ComparisonCell, Comparison, Figure as ComparedFigure, Job as ComparedJob,
+};
+pub use analysis::cost::Servers;
+pub use analysis::recommend::{Advice, RecommendError, Resources, Warning, round_memory};
+pub use config::{Backend, Config, ConfigError, CpuSource, Interval};
+pub use error::{SourceError, with_causes};
+pub use market::catalog::{
+    Answer, Catalog, CatalogError, Query, RunCost, Server, Settings as CatalogSettings,
+    Source as CatalogSource,
+};
+pub use market::cloud::CloudInfo;
+pub use metric::{Metric, Row, Table, Unit};
+pub use os::output::Output;
+pub use os::paths::config_folder;
+pub use os::{is_own_file, parent_id, without_signals};
+pub use probe::host::{server_info, zfs_pools};
+pub use probe::is_partition;
+pub use probe::snapshot::DiskSpace;
+pub use report::Context as ReportContext;
+pub use run::command::{
+    Done as FinishedJob, Hooks, WrapError, attach, command_of, run as run_command, watch_machine,
+};
+pub use run::info::HostInfo;
+pub use run::meter::Meter;
+pub use run::plan::Plan;
+pub use run::session::{Note as SessionNote, ReportOptions, Session, SessionError};
+pub use run::shared::Shared;
+pub use run::sidecar::{SidecarError, serve as serve_sidecar};
+pub use run::start_up::start_up;
+pub use run::tracker::TrackerError;
+pub use sampler::Sink;
+pub use sampler::progress::State;
+pub use sampler::reading::{ProcessReading, SystemReading};
+pub use store::csv::{AnyColumn, Other as OtherCell};
+pub use store::decimal::write as write_decimal;
+pub use store::export::{ExportError, Format as ExportFormat, export};
+pub use store::frame::{Column, CombinedOptions, Frame, FrameError};
+pub use store::history::{Entry as HistoryEntry, History, HistoryError};
+pub use store::recording::{Head, LoadError, Recording, Run, SnapshotError, Status};
+pub use store::row_sink::{RowFormat, RowSink};
+pub use store::rows::Rows;
+pub use store::stats::{Aggregate, Spec, Stats, StatsError};
+pub use store::summary::{Moments, Summary};
+
+/// Version of resource-tracker, as recordings and reports show it.
+pub(crate) const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,35 +1,29 @@
-//! THE table of metrics: every column of a recording, defined once.
+//! The table of metrics: the only definition of the columns of a recording.
 //!
-//! Out: CSV headers, human names, byte factors, the docs page, the report's axes and the columns of
-//! every front are loops over this table. A row of a recording is [`Row`], one cell a metric, and one a GPU for those
-//! that every GPU has.
-//! Not here: how a value comes about (`diff`), how a table is stored (`journal`, `recording`).
+//! Out: CSV headers, human-readable names, byte factors, `docs/metrics.md`, the axes of the report and the columns of all
+//!      fronts are generated from this table. A [`Row`] has one cell per metric, and one per GPU for GPU metrics.
+//! Not here: computation of the values (`sampler::diff`), storage (`store`).
 
-mod row;
-
-pub use row::{GpuCells, Row};
-
-/// Which table of a recording a metric belongs to.
+/// A table of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
-    /// First column of all three tables.
+    /// Pseudo-table for `timestamp`, the first column of all tables.
     Every,
     /// The tracked process and its descendants.
     Process,
     /// The whole machine.
     System,
-    /// What goes beyond the two tables above.
+    /// Metrics that the original tracker does not have.
     Extra,
-    /// What the extra table has once for every GPU, as `gpu0_usage`.
+    /// Metrics of each GPU, in the extra table as `gpu0_usage`.
     Gpu,
 }
 
 impl Table {
-    /// The tables a recording has, in file order.
+    /// The tables of a recording, in file order.
     pub const ALL: [Self; 3] = [Self::Process, Self::System, Self::Extra];
 
     /// The key of this table in a snapshot.
-    #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
             Self::Every => "timestamp",
@@ -39,14 +33,12 @@ impl Table {
         }
     }
 
-    /// The table of a snapshot's key.
-    #[must_use]
+    /// The table with this key in a snapshot.
     pub fn from_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|table| table.key() == key)
     }
 
-    /// What the combined table and statistics put before its columns.
-    #[must_use]
+    /// Prefix of the table's columns in the combined table and in statistics.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Process => "process_",
@@ -55,7 +47,7 @@ impl Table {
         }
     }
 
-    /// The columns of this table, `timestamp` first. The extra table goes on with [`Metric::PER_GPU`] for each GPU.
+    /// The columns of this table, `timestamp` first. The extra table continues with [`Metric::PER_GPU`] for each GPU.
     pub fn metrics(self) -> impl Iterator<Item = Metric> {
         Metric::ALL
             .iter()
@@ -64,36 +56,29 @@ impl Table {
     }
 }
 
-/// What a number counts. The unit decides the byte factor and how a value is shown.
+/// The unit of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds since 1970.
     UnixTime,
-    /// Seconds of time.
     Seconds,
-    /// A plain number of things.
     Count,
-    /// CPUs or GPUs kept busy.
+    /// Busy CPUs or GPUs.
     Cores,
-    /// Bytes.
     Bytes,
-    /// 1024 bytes; the kernel and the column descriptions say kB.
+    /// 1024 bytes, called kB as in the kernel.
     KiB,
     /// 1024² bytes.
     MiB,
     /// 1024³ bytes.
     GiB,
-    /// Power.
     Watts,
-    /// Temperature.
     Celsius,
-    /// Clock.
     Megahertz,
 }
 
 impl Unit {
-    /// How many bytes one unit is, for the units that `bytes = true` converts.
-    #[must_use]
+    /// Bytes per unit; `None` for units that `bytes = true` does not convert.
     pub const fn byte_factor(self) -> Option<f64> {
         match self {
             Self::KiB => Some(1024.0),
@@ -110,8 +95,7 @@ impl Unit {
         }
     }
 
-    /// As the docs page and axes show it.
-    #[must_use]
+    /// Symbol in documentation and on axes.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::UnixTime => "Unix s",
@@ -129,12 +113,12 @@ impl Unit {
     }
 }
 
-/// How a column behaves over time.
+/// Whether a value is a level or a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A level at the moment of reading.
+    /// A level at the time of the sample.
     Gauge,
-    /// What was added since the row before.
+    /// The growth since the previous row.
     Delta,
 }
 
@@ -148,106 +132,96 @@ macro_rules! metrics {
             /// All metrics, in file order.
             pub const ALL: &'static [Self] = &[ $( Self::$id, )* ];
 
-            /// The table this metric is a column of.
-            #[must_use]
             pub const fn table(self) -> Table { match self { $( Self::$id => Table::$table, )* } }
-            /// The column's name in files and frames.
-            #[must_use]
+            /// Name of the column in files and frames.
             pub const fn column(self) -> &'static str { match self { $( Self::$id => $column, )* } }
-            /// The unit of the column.
-            #[must_use]
             pub const fn unit(self) -> Unit { match self { $( Self::$id => Unit::$unit, )* } }
-            /// Level or growth.
-            #[must_use]
             pub const fn kind(self) -> Kind { match self { $( Self::$id => Kind::$kind, )* } }
-            /// Decimals that a recording keeps; 0 means whole numbers.
-            #[must_use]
+            /// Decimals in a recording.
             pub const fn decimals(self) -> u32 { match self { $( Self::$id => $decimals, )* } }
-            /// The name people read, without the table's prefix.
-            #[must_use]
+            /// Human-readable name, without the prefix of the table.
             pub const fn human_name(self) -> &'static str { match self { $( Self::$id => $human, )* } }
             /// One sentence of help.
-            #[must_use]
             pub const fn doc(self) -> &'static str { match self { $( Self::$id => $doc, )* } }
         }
     };
 }
 
 metrics! {
-    Timestamp, Every, "timestamp", UnixTime, Gauge, 3, "Timestamp", "When the row was read.";
+    Timestamp, Every, "timestamp", UnixTime, Gauge, 3, "Timestamp", "Time of the sample, in Unix seconds.";
 
-    Pid, Process, "pid", Count, Gauge, 0, "PID", "The tracked process, root of the job's tree.";
-    Children, Process, "children", Count, Gauge, 0, "children", "Descendants alive at the sample; empty when children are not tracked.";
-    ProcessUtime, Process, "utime", Seconds, Delta, 6, "CPU time (user)", "User CPU time (nice included) that the job spent in this interval.";
-    ProcessStime, Process, "stime", Seconds, Delta, 6, "CPU time (system)", "System CPU time that the job spent in this interval.";
-    ProcessCpu, Process, "cpu_usage", Cores, Gauge, 4, "CPU usage", "CPU time of the job per second of wall time, from 0 to the number of CPUs.";
-    ProcessMemory, Process, "memory", KiB, Gauge, 0, "memory usage", "Memory of the job, pages shared by several processes counted once (PSS; USS or RSS where an OS has no PSS).";
-    ProcessRead, Process, "read_bytes", Bytes, Delta, 0, "disk read", "What the job fetched from storage in this interval.";
-    ProcessWrite, Process, "write_bytes", Bytes, Delta, 0, "disk write", "What the job sent to storage in this interval.";
-    ProcessGpu, Process, "gpu_usage", Cores, Gauge, 4, "GPU usage", "The job's share of the GPUs, from 0 to the number of GPUs.";
-    ProcessVram, Process, "gpu_vram", MiB, Gauge, 2, "VRAM used", "GPU memory that the job holds.";
-    ProcessGpus, Process, "gpu_utilized", Count, Gauge, 0, "GPUs in use", "GPUs that the job kept busy.";
+    Pid, Process, "pid", Count, Gauge, 0, "PID", "Process id of the tracked process.";
+    Children, Process, "children", Count, Gauge, 0, "children", "Number of live descendants of the tracked process; empty if children are not tracked.";
+    ProcessUtime, Process, "utime", Seconds, Delta, 6, "CPU time (user)", "User CPU time of the job in this interval, nice time included.";
+    ProcessStime, Process, "stime", Seconds, Delta, 6, "CPU time (system)", "System CPU time of the job in this interval.";
+    ProcessCpu, Process, "cpu_usage", Cores, Gauge, 4, "CPU usage", "CPU usage of the job: CPU time divided by elapsed time, from 0 to the number of CPUs.";
+    ProcessMemory, Process, "memory", KiB, Gauge, 0, "memory usage", "Memory of the job: proportional set size (PSS), which counts shared pages once; USS or RSS on systems without PSS.";
+    ProcessRead, Process, "read_bytes", Bytes, Delta, 0, "disk read", "Bytes that the job read from storage in this interval.";
+    ProcessWrite, Process, "write_bytes", Bytes, Delta, 0, "disk write", "Bytes that the job wrote to storage in this interval.";
+    ProcessGpu, Process, "gpu_usage", Cores, Gauge, 4, "GPU usage", "GPU usage of the job, summed over GPUs, from 0 to the number of GPUs.";
+    ProcessVram, Process, "gpu_vram", MiB, Gauge, 2, "VRAM used", "GPU memory of the job, summed over GPUs.";
+    ProcessGpus, Process, "gpu_utilized", Count, Gauge, 0, "GPUs in use", "Number of GPUs that the job used.";
 
-    Processes, System, "processes", Count, Gauge, 0, "processes", "Processes that exist on the machine.";
-    SystemUtime, System, "utime", Seconds, Delta, 6, "CPU time (user)", "User CPU time (nice included) of the whole machine in this interval.";
-    SystemStime, System, "stime", Seconds, Delta, 6, "CPU time (system)", "System CPU time of the whole machine in this interval.";
-    SystemCpu, System, "cpu_usage", Cores, Gauge, 4, "CPU usage", "CPU time of the machine per second of wall time, from 0 to the number of CPUs.";
-    MemoryFree, System, "memory_free", KiB, Gauge, 0, "free memory", "Memory that nothing uses.";
-    MemoryUsed, System, "memory_used", KiB, Gauge, 0, "used memory", "Total memory less free, buffers and cached.";
-    MemoryBuffers, System, "memory_buffers", KiB, Gauge, 0, "memory buffers", "Memory used for file system metadata.";
-    MemoryCached, System, "memory_cached", KiB, Gauge, 0, "memory page/file cached", "Page cache and reclaimable kernel memory.";
-    MemoryActive, System, "memory_active", KiB, Gauge, 0, "active memory", "Memory used recently, as the kernel sorts it.";
-    MemoryInactive, System, "memory_inactive", KiB, Gauge, 0, "inactive memory", "Memory not used for a while, as the kernel sorts it.";
-    DiskRead, System, "disk_read_bytes", Bytes, Delta, 0, "disk read", "Read from whole disks in this interval.";
-    DiskWrite, System, "disk_write_bytes", Bytes, Delta, 0, "disk write", "Written to whole disks in this interval.";
-    DiskTotal, System, "disk_space_total_gb", GiB, Gauge, 2, "disk space total", "Size of the real file systems, each counted once.";
-    DiskUsed, System, "disk_space_used_gb", GiB, Gauge, 2, "disk space used", "Space taken on them, as `df` counts it.";
-    DiskFree, System, "disk_space_free_gb", GiB, Gauge, 2, "disk space free", "Space a plain user can still write.";
-    NetRecv, System, "net_recv_bytes", Bytes, Delta, 0, "inbound network traffic", "Received on real network interfaces in this interval.";
-    NetSent, System, "net_sent_bytes", Bytes, Delta, 0, "outbound network traffic", "Sent on real network interfaces in this interval.";
-    SystemGpu, System, "gpu_usage", Cores, Gauge, 4, "GPU usage", "Use of all GPUs, from 0 to their number.";
-    SystemVram, System, "gpu_vram", MiB, Gauge, 2, "VRAM used", "GPU memory in use on all GPUs.";
-    SystemGpus, System, "gpu_utilized", Count, Gauge, 0, "GPUs in use", "GPUs that were busy.";
+    Processes, System, "processes", Count, Gauge, 0, "processes", "Number of processes on the machine.";
+    SystemUtime, System, "utime", Seconds, Delta, 6, "CPU time (user)", "User CPU time of the machine in this interval, nice time included.";
+    SystemStime, System, "stime", Seconds, Delta, 6, "CPU time (system)", "System CPU time of the machine in this interval.";
+    SystemCpu, System, "cpu_usage", Cores, Gauge, 4, "CPU usage", "CPU usage of the machine: CPU time divided by elapsed time, from 0 to the number of CPUs.";
+    MemoryFree, System, "memory_free", KiB, Gauge, 0, "free memory", "Free memory of the machine.";
+    MemoryUsed, System, "memory_used", KiB, Gauge, 0, "used memory", "Used memory of the machine: total minus free, buffers and cached.";
+    MemoryBuffers, System, "memory_buffers", KiB, Gauge, 0, "memory buffers", "Memory of the machine in buffers for file system metadata.";
+    MemoryCached, System, "memory_cached", KiB, Gauge, 0, "memory page/file cached", "Memory of the machine in the page cache and in reclaimable kernel slabs.";
+    MemoryActive, System, "memory_active", KiB, Gauge, 0, "active memory", "Memory that the kernel classifies as recently used.";
+    MemoryInactive, System, "memory_inactive", KiB, Gauge, 0, "inactive memory", "Memory that the kernel classifies as not recently used.";
+    DiskRead, System, "disk_read_bytes", Bytes, Delta, 0, "disk read", "Bytes read from all disks of the machine in this interval; partitions are not counted twice.";
+    DiskWrite, System, "disk_write_bytes", Bytes, Delta, 0, "disk write", "Bytes written to all disks of the machine in this interval; partitions are not counted twice.";
+    DiskTotal, System, "disk_space_total_gb", GiB, Gauge, 2, "disk space total", "Size of all physical file systems, each counted once.";
+    DiskUsed, System, "disk_space_used_gb", GiB, Gauge, 2, "disk space used", "Used space of all physical file systems, as in `df`.";
+    DiskFree, System, "disk_space_free_gb", GiB, Gauge, 2, "disk space free", "Free space of all physical file systems for users without root privileges.";
+    NetRecv, System, "net_recv_bytes", Bytes, Delta, 0, "inbound network traffic", "Bytes received on the physical network interfaces of the machine in this interval.";
+    NetSent, System, "net_sent_bytes", Bytes, Delta, 0, "outbound network traffic", "Bytes sent on the physical network interfaces of the machine in this interval.";
+    SystemGpu, System, "gpu_usage", Cores, Gauge, 4, "GPU usage", "GPU usage of the machine, summed over GPUs, from 0 to the number of GPUs.";
+    SystemVram, System, "gpu_vram", MiB, Gauge, 2, "VRAM used", "Used GPU memory of the machine, summed over GPUs.";
+    SystemGpus, System, "gpu_utilized", Count, Gauge, 0, "GPUs in use", "Number of GPUs in use on the machine.";
 
     Elapsed, Extra, "elapsed", Seconds, Delta, 6, "elapsed time", "Length of the interval by the monotonic clock.";
-    MissedTicks, Extra, "missed_ticks", Count, Delta, 0, "missed ticks", "Grid lines that passed unsampled before this row.";
-    MemoryPeak, Extra, "memory_peak", KiB, Gauge, 0, "peak memory", "Most memory of the job at any moment of this interval that can be proved.";
-    Rss, Extra, "rss", KiB, Gauge, 0, "resident memory", "Resident memory summed over the job's processes, shared pages counted again for each.";
-    Swap, Extra, "swap", KiB, Gauge, 0, "swapped memory", "Memory of the job that was moved to swap.";
-    Threads, Extra, "threads", Count, Gauge, 0, "threads", "Threads of the job.";
-    MajorFaults, Extra, "major_faults", Count, Delta, 0, "major page faults", "Page faults of the job that had to read from storage.";
-    CpuSeen, Extra, "cpu_seen", Seconds, Delta, 6, "CPU time seen", "CPU time of the interval that /proc attributes to processes of the job; against utime + stime it gives the coverage.";
-    Steal, Extra, "steal", Seconds, Delta, 6, "stolen CPU time", "CPU time that the hypervisor gave to other machines.";
-    Throttled, Extra, "throttled", Seconds, Delta, 6, "throttled time", "Time for which the CPU limit of our cgroup held tasks back.";
-    PressureCpu, Extra, "pressure_cpu", Seconds, Delta, 6, "CPU pressure", "Time in which some task of the machine waited for a CPU.";
-    PressureMemory, Extra, "pressure_memory", Seconds, Delta, 6, "memory pressure", "Time in which some task of the machine waited for memory.";
-    PressureIo, Extra, "pressure_io", Seconds, Delta, 6, "I/O pressure", "Time in which some task of the machine waited for storage.";
-    CgroupMemory, Extra, "cgroup_memory", KiB, Gauge, 0, "container memory", "Memory charged to the cgroup we run in, page cache included.";
-    TrackerCpu, Extra, "tracker_cpu", Seconds, Delta, 6, "tracker CPU time", "What the tracker itself spent; not part of the job's figures.";
-    TrackerMemory, Extra, "tracker_memory", KiB, Gauge, 0, "tracker memory", "Resident memory of the tracker where it is a process of its own.";
+    MissedTicks, Extra, "missed_ticks", Count, Delta, 0, "missed ticks", "Number of samples that were skipped before this row.";
+    MemoryPeak, Extra, "memory_peak", KiB, Gauge, 0, "peak memory", "Highest memory of the job in this interval, including measured peaks between samples.";
+    Rss, Extra, "rss", KiB, Gauge, 0, "resident memory", "Resident set size (RSS), summed over the processes of the job; shared pages count once per process.";
+    Swap, Extra, "swap", KiB, Gauge, 0, "swapped memory", "Memory of the job in swap.";
+    Threads, Extra, "threads", Count, Gauge, 0, "threads", "Number of threads of the job.";
+    MajorFaults, Extra, "major_faults", Count, Delta, 0, "major page faults", "Page faults of the job in this interval that required a read from storage.";
+    CpuSeen, Extra, "cpu_seen", Seconds, Delta, 6, "CPU time seen", "CPU time in this interval that /proc attributes to processes of the job; divided by utime + stime it is the coverage.";
+    Steal, Extra, "steal", Seconds, Delta, 6, "stolen CPU time", "CPU time in this interval that the hypervisor gave to other virtual machines (steal time).";
+    Throttled, Extra, "throttled", Seconds, Delta, 6, "throttled time", "Time in this interval for which the CPU limit of the cgroup throttled its tasks.";
+    PressureCpu, Extra, "pressure_cpu", Seconds, Delta, 6, "CPU pressure", "Time in this interval in which at least one task of the machine waited for a CPU (PSI).";
+    PressureMemory, Extra, "pressure_memory", Seconds, Delta, 6, "memory pressure", "Time in this interval in which at least one task of the machine waited for memory (PSI).";
+    PressureIo, Extra, "pressure_io", Seconds, Delta, 6, "I/O pressure", "Time in this interval in which at least one task of the machine waited for I/O (PSI).";
+    CgroupMemory, Extra, "cgroup_memory", KiB, Gauge, 0, "container memory", "Memory charged to the cgroup of the tracker, page cache included.";
+    TrackerCpu, Extra, "tracker_cpu", Seconds, Delta, 6, "tracker CPU time", "CPU time of the tracker in this interval; not included in the figures of the job.";
+    TrackerMemory, Extra, "tracker_memory", KiB, Gauge, 0, "tracker memory", "Resident memory of the tracker; empty if it runs in the host process.";
 
-    GpuUsage, Gpu, "usage", Cores, Gauge, 4, "usage", "How busy the GPU was, from 0 to 1.";
-    GpuJobUsage, Gpu, "job_usage", Cores, Gauge, 4, "usage by the job", "The job's part of the GPU's use; an estimate where `run.gpus` says so.";
-    GpuVram, Gpu, "vram", MiB, Gauge, 2, "VRAM used", "Memory of the GPU that is in use.";
-    GpuJobVram, Gpu, "job_vram", MiB, Gauge, 2, "VRAM used by the job", "Memory of the GPU that the job holds.";
-    GpuPower, Gpu, "power", Watts, Gauge, 2, "power", "Power that the GPU draws.";
+    GpuUsage, Gpu, "usage", Cores, Gauge, 4, "usage", "Usage of the GPU, from 0 to 1.";
+    GpuJobUsage, Gpu, "job_usage", Cores, Gauge, 4, "usage by the job", "Usage of the GPU by the job, from 0 to 1; an estimate if `run.gpus` marks it as estimated.";
+    GpuVram, Gpu, "vram", MiB, Gauge, 2, "VRAM used", "Used memory of the GPU.";
+    GpuJobVram, Gpu, "job_vram", MiB, Gauge, 2, "VRAM used by the job", "Memory of the GPU that the job uses.";
+    GpuPower, Gpu, "power", Watts, Gauge, 2, "power", "Power draw of the GPU.";
     GpuTemperature, Gpu, "temperature", Celsius, Gauge, 1, "temperature", "Temperature of the GPU.";
-    GpuClock, Gpu, "clock", Megahertz, Gauge, 0, "clock", "Clock of the GPU's processors.";
+    GpuClock, Gpu, "clock", Megahertz, Gauge, 0, "clock", "Clock rate of the GPU cores.";
 }
 
-/// Where the metrics of a GPU begin: they are the last ones.
+/// Index of the first metric per GPU. The metrics per GPU are the last in the table.
 const FIRST_OF_GPU: usize = Metric::GpuUsage as usize;
 
-/// GPUs that a recording has columns of: whoever names others in each answer must not fill our memory.
+/// Highest number of GPUs in a recording. Bounds the memory if a driver reports new GPUs in every sample.
 pub const MOST_GPUS: usize = 64;
 
 impl Metric {
-    /// Those that a row has one cell of.
+    /// Metrics with one cell per row.
     pub const ONCE: &'static [Self] = Self::ALL.split_at(FIRST_OF_GPU).0;
-    /// Those that a row has for every GPU.
+    /// Metrics with one cell per GPU and row.
     pub const PER_GPU: &'static [Self] = Self::ALL.split_at(FIRST_OF_GPU).1;
 
-    /// Those that drivers give for all GPUs together.
+    /// GPU metrics that are summed over all GPUs.
     pub const OF_ALL_GPUS: [Self; 6] = [
         Self::ProcessGpu,
         Self::ProcessVram,
@@ -257,33 +231,28 @@ impl Metric {
         Self::SystemGpus,
     ];
 
-    /// Looks a column up by its table and name.
-    #[must_use]
+    /// Finds a column by table and name.
     pub fn find(table: Table, column: &str) -> Option<Self> {
         table.metrics().find(|metric| metric.column() == column)
     }
 
-    /// What the combined table and statistics call it.
-    #[must_use]
+    /// Name in the combined table and in statistics.
     pub fn combined_column(self) -> String {
         format!("{}{}", self.table().prefix(), self.column())
     }
 
-    /// Looks a column of the combined table up: `process_memory` is that of the job.
-    #[must_use]
+    /// Finds a column of the combined table, for example `process_memory`.
     pub fn find_combined(column: &str) -> Option<Self> {
         let tables = [Table::Process, Table::System];
         tables.into_iter().find_map(|table| Self::find(table, column.strip_prefix(table.prefix())?))
     }
 
-    /// Its place among the cells of a GPU.
-    #[must_use]
+    /// Index in `GpuCells`; `None` for metrics that are not per GPU.
     pub const fn place_of_gpu(self) -> Option<usize> {
         (self as usize).checked_sub(FIRST_OF_GPU)
     }
 
-    /// Looks a column of the extra table up that every GPU has: `gpu3_usage` is that of GPU 3.
-    #[must_use]
+    /// Finds a GPU column of the extra table: `gpu3_usage` is the usage of GPU 3.
     pub fn find_of_gpu(column: &str) -> Option<(Self, usize)> {
         let (gpu, name) = column.strip_prefix("gpu")?.split_once('_')?;
         let metric = Self::PER_GPU.iter().copied().find(|metric| metric.column() == name)?;
@@ -291,29 +260,28 @@ impl Metric {
         (metric.column_of_gpu(gpu) == column).then_some((metric, gpu))
     }
 
-    /// What the extra table calls it for one GPU.
-    #[must_use]
+    /// Name in the extra table for one GPU.
     pub fn column_of_gpu(self, gpu: usize) -> String {
         format!("gpu{gpu}_{}", self.column())
     }
 
-    /// The precision a recording keeps, so that every copy of a row is the same row.
-    #[must_use]
+    /// Rounds to the precision of recordings, so that a row is equal in memory and in files.
     pub fn round(self, value: f64) -> f64 {
         let scale = 10_f64.powi(self.decimals().cast_signed());
         let scaled = value * scale;
-        // Beyond 2^53 a double holds no fraction, and scaling could only overflow.
+        // Above 2^53 a double has no fraction, and scaling could overflow.
         if scaled.abs() < 9_007_199_254_740_992.0 { scaled.round() / scale } else { value }
     }
 }
 
-/// `docs/metrics.md`, generated.
-#[must_use]
-pub fn docs_page() -> String {
+#[cfg(test)]
+/// The text of `docs/metrics.md`.
+fn docs_page() -> String {
     use std::fmt::Write as _;
     let mut page = String::from(
-        "# Metrics\n\nGenerated from `crates/core/src/metric.rs`. Every table starts with `timestamp`; an empty \
-         cell was not\nmeasured. A *delta* is what was added in the row's interval, a *gauge* is a level.\n",
+        "# Metrics\n\nGenerated from `crates/core/src/metric.rs`. Every table starts with `timestamp`. An empty cell was \
+         not\nmeasured. A *delta* is the growth in the interval of the row, a *gauge* is the level at its end or the mean \
+         over the\ninterval.\n",
     );
     let tables = [
         (Table::Process, "Process", ""),
@@ -321,9 +289,9 @@ pub fn docs_page() -> String {
         (Table::Extra, "Extra", ""),
         (
             Table::Gpu,
-            "Every GPU",
-            "\nMore columns of the extra table, for each GPU of the machine: `gpu0_usage`, `gpu1_usage` and so on, numbered \
-             as in\n`run.gpus`, which has their names. There are none where there is no GPU.\n",
+            "Per GPU",
+            "\nAdditional columns of the extra table for each GPU: `gpu0_usage`, `gpu1_usage` and so on. The numbers and \
+             names of\nthe GPUs are in `run.gpus`. Without a GPU there are no such columns.\n",
         ),
     ];
     for (table, title, about) in tables {
@@ -348,12 +316,67 @@ pub fn docs_page() -> String {
     page
 }
 
+/// The cells of one GPU, ordered as [`Metric::PER_GPU`].
+pub type GpuCells = [Option<f64>; Metric::PER_GPU.len()];
+
+/// One row of a recording: a cell for each metric; an unmeasured cell is `None`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    cells: [Option<f64>; FIRST_OF_GPU],
+    /// One entry per GPU, numbered as in `run.gpus`.
+    pub gpus: Vec<GpuCells>,
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Self { cells: [None; FIRST_OF_GPU], gpus: Vec::new() }
+    }
+}
+
+impl Row {
+    /// A row with the cell that the function gives for each metric, without GPUs.
+    pub fn of(mut cell: impl FnMut(Metric) -> Option<f64>) -> Self {
+        let mut row = Self::default();
+        for metric in Metric::ONCE {
+            row.set(*metric, cell(*metric));
+        }
+        row
+    }
+
+    /// Adds the cells of GPUs.
+    pub fn with_gpus(self, gpus: Vec<GpuCells>) -> Self {
+        Self { gpus, ..self }
+    }
+
+    /// The cell of a metric in [`Metric::ONCE`].
+    pub fn get(&self, metric: Metric) -> Option<f64> {
+        self.cells.get(metric as usize).copied().flatten()
+    }
+
+    /// The cell of a metric in [`Metric::PER_GPU`].
+    pub fn get_of_gpu(&self, metric: Metric, gpu: usize) -> Option<f64> {
+        self.gpus.get(gpu)?.get(metric.place_of_gpu()?).copied().flatten()
+    }
+
+    /// The cells, ordered as [`Metric::ONCE`].
+    pub const fn cells(&self) -> &[Option<f64>] {
+        &self.cells
+    }
+
+    /// Sets the cell of a metric in [`Metric::ONCE`].
+    pub fn set(&mut self, metric: Metric, value: Option<f64>) {
+        if let Some(cell) = self.cells.get_mut(metric as usize) {
+            *cell = value;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn columns_of_the_contract_are_in_its_order() {
+    fn columns_have_the_order_of_the_original_tracker() {
         let names = |table: Table| table.metrics().map(Metric::column).collect::<Vec<_>>().join(",");
         assert_eq!(
             names(Table::Process),
@@ -368,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_the_combined_table_are_found_by_their_names() {
+    fn columns_of_the_combined_table_are_found_by_name() {
         assert_eq!(Metric::SystemCpu.combined_column(), "system_cpu_usage");
         assert_eq!(Metric::Timestamp.combined_column(), "timestamp");
         assert_eq!(Metric::find_combined("process_cpu_usage"), Some(Metric::ProcessCpu));
@@ -379,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn every_column_has_one_sentence_of_help_and_a_name_of_its_own() {
+    fn every_column_has_a_help_text_and_a_unique_name() {
         assert!(Metric::ALL.len() > 40, "the table is empty, so this test checks nothing");
         for metric in Metric::ALL {
             assert!(metric.doc().ends_with('.') && !metric.human_name().is_empty(), "{metric:?}");
@@ -391,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn every_gpu_has_columns_of_its_own_after_all_others() {
+    fn gpu_columns_are_last_and_found_by_name() {
         assert!(Metric::PER_GPU.iter().all(|metric| metric.table() == Table::Gpu));
         assert!(Metric::ONCE.iter().all(|metric| metric.table() != Table::Gpu));
         assert_eq!(Metric::GpuJobVram.column_of_gpu(12), "gpu12_job_vram");
@@ -409,14 +432,14 @@ mod tests {
     }
 
     #[test]
-    fn rounding_keeps_the_decimals_of_the_column_and_never_overflows() {
+    fn rounding_keeps_the_decimals_of_the_column() {
         assert_eq!(Metric::ProcessCpu.round(1.234_56), 1.2346);
         assert_eq!(Metric::ProcessMemory.round(10.6), 11.0);
         assert_eq!(Metric::ProcessUtime.round(1e300), 1e300);
     }
 
     #[test]
-    fn the_docs_page_is_up_to_date() {
+    fn docs_page_is_up_to_date() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
         if std::env::var_os("UPDATE_GENERATED").is_some() {
             std::fs::write(path, docs_page()).unwrap();

@@ -1,20 +1,19 @@
-//! Both backends of Linux side by side, on one job and one machine: where two ways of reading agree, both are right.
+//! Runs the two Linux backends on the same job and machine. Their figures must agree.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "tests fail by panic")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use resource_tracker::config::{Backend, Config};
-use resource_tracker::meter::Meter;
 use resource_tracker::metric::{Metric, Row, Table};
-use resource_tracker::reading;
-use resource_tracker::root::Root;
-use resource_tracker::sampler::Target;
-use resource_tracker::source::sysinfo;
+use resource_tracker::os::root::Root;
+use resource_tracker::run::meter::Meter;
+use resource_tracker::sampler::reading;
+use resource_tracker::sampler::reading::portable;
 
-/// Three children: one computes, one holds memory, one writes to the disk. Each of them says when it is done, and all
-/// stay until the job's standard input ends.
+/// A job with three children: the first uses CPU, the second memory, the third writes to disk. Each child reports when
+/// it is done, and stays alive until the job's standard input is closed.
 const JOB: &str = r#"
 import os, sys, time
 folder = sys.argv[1]
@@ -45,8 +44,8 @@ for _ in range(3): os.wait()
 
 struct Job {
     child: Child,
-    orders: ChildStdin,
-    says: BufReader<std::process::ChildStdout>,
+    stdin: ChildStdin,
+    stdout: BufReader<std::process::ChildStdout>,
 }
 
 impl Job {
@@ -58,27 +57,27 @@ impl Job {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let orders = child.stdin.take().unwrap();
-        let says = BufReader::new(child.stdout.take().unwrap());
-        let mut job = Self { child, orders, says };
-        job.hear("ready");
+        let stdin = child.stdin.take().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut job = Self { child, stdin, stdout };
+        job.expect("ready");
         job
     }
 
-    fn hear(&mut self, word: &str) {
+    fn expect(&mut self, word: &str) {
         let mut line = String::new();
-        self.says.read_line(&mut line).unwrap();
+        self.stdout.read_line(&mut line).unwrap();
         assert_eq!(line.trim(), word);
     }
 
     fn go_on(&mut self) {
-        self.orders.write_all(b"\n").unwrap();
+        self.stdin.write_all(b"\n").unwrap();
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        let _ = self.orders.write_all(b"\n");
+        let _ = self.stdin.write_all(b"\n");
         let _ = self.child.wait();
     }
 }
@@ -87,8 +86,8 @@ fn cell(row: &Row, metric: Metric) -> f64 {
     row.get(metric).unwrap_or_else(|| panic!("{metric:?} is empty"))
 }
 
-/// One row of procfs that began before the other backend's and ended after it, that other, and one of procfs within it:
-/// whatever else the machine does, an amount of the second is between those of the first and the third.
+/// Three rows: a procfs row that began before and ended after the sysinfo row, the sysinfo row, and a procfs row within
+/// the sysinfo row. An amount in the sysinfo row is therefore between the amounts in the two procfs rows.
 struct Nested([Row; 3]);
 
 impl Nested {
@@ -102,24 +101,24 @@ impl Nested {
     }
 }
 
-/// The second is between the others, or away from them by `amount` or `share` of them at most.
+/// Asserts that `other` is between `outer` and `inner`, with a tolerance of `amount` or of the share `share`.
 #[track_caller]
 fn assert_near(what: Metric, [outer, other, inner]: [f64; 3], amount: f64, share: f64) {
-    let away = amount.max(share * outer.max(inner));
-    let allowed = inner.min(outer) - away..=inner.max(outer) + away;
+    let tolerance = amount.max(share * outer.max(inner));
+    let allowed = inner.min(outer) - tolerance..=inner.max(outer) + tolerance;
     assert!(allowed.contains(&other), "{what:?}: {outer} and {inner} by procfs, {other} by sysinfo");
 }
 
 #[test]
-fn both_backends_say_the_same_of_one_job_and_one_machine() {
+fn both_backends_agree_on_one_job_and_one_machine() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut job = Job::start(folder.path());
     let config = |backend| Config { backend, ..Config::default() };
-    let target = Target::Running(job.child.id());
+    let pid = Some(job.child.id());
     let [mut outer, mut other, mut inner] = [Backend::Procfs, Backend::Sysinfo, Backend::Procfs]
-        .map(|backend| Meter::start(config(backend), target).unwrap());
+        .map(|backend| Meter::start(config(backend), pid).unwrap());
     job.go_on();
-    job.hear("done");
+    job.expect("done");
     let innermost = inner.row();
     let other = other.row();
     let rows = Nested([outer.row(), other, innermost]);
@@ -127,24 +126,24 @@ fn both_backends_say_the_same_of_one_job_and_one_machine() {
     assert_eq!(rows.cells(Metric::Children), [3.0; 3]);
     assert_eq!(rows.cells(Metric::Pid), [f64::from(job.child.id()); 3]);
     let kib_50_mb = 50_000_000.0 / 1024.0;
-    assert!(rows.cells(Metric::ProcessMemory)[0] > 120.0 * 1024.0, "the job holds its memory");
+    assert!(rows.cells(Metric::ProcessMemory)[0] > 120.0 * 1024.0, "the job has allocated its memory");
     rows.assert_near(Metric::ProcessMemory, kib_50_mb, 0.1);
     let cpu_s =
         rows.0.each_ref().map(|row| cell(row, Metric::ProcessUtime) + cell(row, Metric::ProcessStime));
-    assert!(cpu_s[0] > 1.0, "the job computes");
+    assert!(cpu_s[0] > 1.0, "the job has used CPU");
     assert_near(Metric::ProcessUtime, cpu_s, 0.25, 0.0);
-    assert!(rows.cells(Metric::ProcessWrite)[0] >= 48.0 * 1_048_576.0, "the job writes");
+    assert!(rows.cells(Metric::ProcessWrite)[0] >= 48.0 * 1_048_576.0, "the job has written");
     rows.assert_near(Metric::ProcessWrite, 0.0, 0.0);
     rows.assert_near(Metric::ProcessRead, 0.0, 0.0);
 
     for level in [Metric::MemoryFree, Metric::MemoryUsed, Metric::MemoryCached] {
         rows.assert_near(level, kib_50_mb, 0.0);
     }
-    assert!(rows.cells(Metric::DiskWrite)[0] >= 48.0 * 1_048_576.0, "the machine writes");
+    assert!(rows.cells(Metric::DiskWrite)[0] >= 48.0 * 1_048_576.0, "the machine has written");
     for amount in [Metric::DiskWrite, Metric::DiskRead, Metric::NetRecv, Metric::NetSent] {
         rows.assert_near(amount, 0.0, 0.0);
     }
-    // Times are rounded to what the table shows of them.
+    // Both backends round times to 10 ms.
     for time in [Metric::SystemUtime, Metric::SystemStime] {
         rows.assert_near(time, 0.011, 0.0);
     }
@@ -155,18 +154,18 @@ fn both_backends_say_the_same_of_one_job_and_one_machine() {
 }
 
 #[test]
-fn both_backends_have_the_same_totals_of_the_machine() {
-    let root = Root::host_as_guest().unwrap();
-    let (one, other) = (reading::system(&root), sysinfo::system(&root));
+fn both_backends_agree_on_totals_of_the_machine() {
+    let root = Root::host_in_process().unwrap();
+    let (one, other) = (reading::procfs::system(&root), portable::system(&root));
     let near = |what: &str, one: u64, other: u64| {
-        #[expect(clippy::cast_precision_loss, reason = "a tenth of it is asked for")]
+        #[expect(clippy::cast_precision_loss, reason = "compared with a tolerance of 10 %")]
         let [one, other] = [one, other].map(|bytes| bytes as f64);
         assert!((one - other).abs() <= 0.1 * one.max(other), "{what}: {one} by procfs, {other} by sysinfo");
     };
     near("received", one.net_recv_bytes.unwrap(), other.net_recv_bytes.unwrap());
     near("sent", one.net_sent_bytes.unwrap(), other.net_sent_bytes.unwrap());
     assert!(!one.disks.is_empty() && !other.disks.is_empty() && !other.spaces.is_empty());
-    // A partition that is mounted is a part of its disk.
+    // sysinfo reports mounted partitions, procfs reports whole disks.
     for (name, read_bytes, written_bytes) in &other.disks {
         let whole = one.disks.iter().find(|(whole, ..)| name.starts_with(whole.as_str()));
         let (_, whole_read_bytes, whole_written_bytes) = whole.unwrap();
@@ -175,7 +174,7 @@ fn both_backends_have_the_same_totals_of_the_machine() {
             near(name, *read_bytes_too, *read_bytes);
             near(name, *written_bytes_too, *written_bytes);
         } else {
-            // Read after the other, so that it may be a little more.
+            // The partition was read later, so its counter may be slightly larger than that of the disk.
             assert!(
                 read_bytes / 2 <= *whole_read_bytes && written_bytes / 2 <= *whole_written_bytes,
                 "{name}"
@@ -186,10 +185,10 @@ fn both_backends_have_the_same_totals_of_the_machine() {
 }
 
 #[test]
-fn the_portable_backend_leaves_no_figure_out_on_linux() {
-    let root = Root::host_as_guest().unwrap();
-    let machine = sysinfo::system(&root);
-    let made_of_two = [
+fn portable_backend_has_all_figures_on_linux() {
+    let root = Root::host_in_process().unwrap();
+    let machine = portable::system(&root);
+    let growth = [
         Metric::SystemUtime,
         Metric::SystemStime,
         Metric::SystemCpu,
@@ -198,17 +197,17 @@ fn the_portable_backend_leaves_no_figure_out_on_linux() {
         Metric::NetRecv,
         Metric::NetSent,
     ];
-    let levels = Table::System.metrics().filter(|metric| !made_of_two.contains(metric));
+    let levels = Table::System.metrics().filter(|metric| !growth.contains(metric));
     let empty: Vec<_> = levels.filter(|metric| machine.levels.get(*metric).is_none()).collect();
     assert_eq!(empty, []);
     assert!(machine.user_s.unwrap() > 0.0 && machine.system_s.unwrap() > 0.0);
-    let own = sysinfo::process(&root, std::process::id(), true).unwrap();
+    let own = portable::process(&root, std::process::id(), true).unwrap();
     assert!(own.memory_kib > Some(500) && own.children.is_some() && own.read_bytes.is_some(), "{own:?}");
-    assert_eq!(sysinfo::process(&root, std::process::id(), false).unwrap().children, None);
+    assert_eq!(portable::process(&root, std::process::id(), false).unwrap().children, None);
 }
 
 #[test]
-fn threads_are_no_processes() {
+fn threads_are_not_counted_as_processes() {
     let (ready, wait) = (std::sync::Barrier::new(9), std::sync::Barrier::new(9));
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -217,7 +216,7 @@ fn threads_are_no_processes() {
         ready.wait();
         let pids = std::fs::read_dir("/proc").unwrap().flatten();
         let listed = pids.filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok()).count();
-        let counted = cell(&sysinfo::system(&Root::host_as_guest().unwrap()).levels, Metric::Processes);
+        let counted = cell(&portable::system(&Root::host_in_process().unwrap()).levels, Metric::Processes);
         wait.wait();
         #[expect(clippy::cast_precision_loss, reason = "a number of processes")]
         let listed = listed as f64;

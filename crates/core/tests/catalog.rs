@@ -1,13 +1,13 @@
-//! The embedded catalogue: whole, consistent, and answering as a plain scan of its facts does.
+//! Tests the data of the embedded catalogue, and compares its answers with a linear scan.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use proptest::prelude::*;
-use resource_tracker::catalog::embedded::{Embedded, Prices, decode, embedded, prices, size_bytes, usd};
-use resource_tracker::catalog::server::FIELDS;
-use resource_tracker::catalog::{
-    Catalog, CatalogError, Query, Server, Settings, Source, cheapest, embedded_price, info, region,
+use resource_tracker::market::catalog::embedded::{
+    Embedded, Prices, decode, embedded, prices, size_bytes, usd,
 };
+use resource_tracker::market::catalog::server::FIELDS;
+use resource_tracker::market::catalog::{Catalog, Query, Server, Settings, Source, embedded_price, region};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn offline() -> Settings {
 fn ask(query: &Query) -> Vec<Server> {
     let answer = Catalog::new(offline()).servers(query).unwrap();
     assert_eq!(answer.source, Source::Embedded);
-    assert_eq!(answer.fallback_reason.as_deref(), Some("the network is switched off"));
+    assert_eq!(answer.fallback_reason.as_deref(), Some("network access is disabled"));
     answer.servers
 }
 
@@ -26,7 +26,7 @@ fn short(server: &Server) -> (String, &str, &str) {
     (format!("{:.4}", server.price_usd().unwrap()), server.vendor_id(), server.server_id())
 }
 
-/// The same question answered the slow and obvious way, sharing no code with the search.
+/// The expected answer, from a linear scan that shares no code with the search.
 fn scan(
     (cpu, memory_mib, gpu, vram_mib): (f64, f64, f64, f64),
     is_place: &dyn Fn(&str, &str) -> bool,
@@ -65,9 +65,10 @@ fn anywhere(_: &str, _: &str) -> bool {
 }
 
 #[test]
-fn the_committed_file_is_complete_and_consistent() {
+fn embedded_catalogue_is_complete_and_consistent() {
     let (catalogue, prices) = (embedded().unwrap(), prices().unwrap());
-    assert_eq!((catalogue.rows.len(), prices.len(), catalogue.vendors.len()), (3_310, 76_547, 6));
+    let count: usize = (0..catalogue.rows.len()).map(|row| prices.of(row).len()).sum();
+    assert_eq!((catalogue.rows.len(), count, catalogue.vendors.len()), (3_310, 76_547, 6));
     assert!(size_bytes() < 1_000_000, "{} bytes", size_bytes());
 
     let by_vendor = catalogue.rows.iter().fold(BTreeMap::new(), |mut counts: BTreeMap<&str, usize>, row| {
@@ -119,7 +120,7 @@ fn the_committed_file_is_complete_and_consistent() {
 }
 
 #[test]
-fn a_damaged_file_is_an_error_and_never_a_panic() {
+fn damaged_catalogue_is_an_error() {
     let whole = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/data/catalog.bin")).unwrap();
     assert!(decode(&whole).is_ok());
     for cut in (0..whole.len()).step_by(997) {
@@ -129,13 +130,13 @@ fn a_damaged_file_is_an_error_and_never_a_panic() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x55;
         let decoded =
-            decode(&damaged).and_then(|catalogue| catalogue.decode_prices().map(|prices| prices.len()));
+            decode(&damaged).and_then(|catalogue| catalogue.decode_prices().map(|prices| prices.of(0).len()));
         assert!(decoded.is_err(), "byte {at}");
     }
 }
 
 #[test]
-fn azures_gpus_are_those_of_its_published_series() {
+fn gpus_of_azure_match_the_published_series() {
     let catalogue = embedded().unwrap();
     let gpu = |name: &str| {
         let row = catalogue.find("azure", name).unwrap().1;
@@ -148,13 +149,13 @@ fn azures_gpus_are_those_of_its_published_series() {
     assert_eq!(gpu("Standard_NC48ads_A100_v4"), Some(("A100", 48, 81_920, 163_840)));
     assert_eq!(gpu("Standard_NC40ads_H100_v5"), Some(("H100", 24, 96_256, 96_256)));
     assert_eq!(gpu("Standard_ND96isr_H100_v5"), Some(("H100", 192, 81_920, 655_360)));
-    assert_eq!(gpu("Standard_NP10s"), None, "an FPGA is no GPU");
+    assert_eq!(gpu("Standard_NP10s"), None, "an FPGA is not a GPU");
     let azure = catalogue.rows.iter().filter(|row| catalogue.vendors[row.vendor].id == "azure");
     assert_eq!(azure.filter(|row| row.gpu.is_some()).count(), 48);
 }
 
 #[test]
-fn the_four_questions_have_the_answers_of_a_linear_scan() {
+fn known_queries_return_the_servers_of_a_linear_scan() {
     for (sizes, first) in [
         ((2.0, 4_096.0, 0.0, 0.0), Some(("0.0102", "hcloud", "114"))),
         ((1.0, 128.0, 0.0, 0.0), Some(("0.0028", "aws", "t4g.nano"))),
@@ -169,16 +170,14 @@ fn the_four_questions_have_the_answers_of_a_linear_scan() {
         assert_eq!(found, scanned[..scanned.len().min(10)], "{sizes:?}");
         assert_eq!(found, ask(&query).iter().map(short).collect::<Vec<_>>(), "stable");
         assert_eq!(found.first().map(|(price, vendor, server)| (price.as_str(), *vendor, *server)), first);
-        let one = cheapest(&query).unwrap();
-        assert_eq!(one.as_ref().map(short), found.first().cloned());
+        assert_eq!(ask(&query.top(1)).first().map(short), found.first().cloned());
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Whatever is asked, the search finds what reading all facts finds.
     #[test]
-    fn any_question_has_the_answer_of_a_linear_scan(
+    fn any_query_returns_the_servers_of_a_linear_scan(
         cpu in 0_u32..200, memory in 0_u32..800_000, gpu in 0_u32..3, vram in 0_u32..100_000, place in 0_usize..8,
     ) {
         let sizes = (f64::from(cpu), f64::from(memory), f64::from(gpu), f64::from(vram));
@@ -201,7 +200,7 @@ proptest! {
 }
 
 #[test]
-fn filters_hold_for_every_server_of_the_answer() {
+fn every_server_matches_the_filters() {
     let all = |name: &str, value: serde_json::Value| {
         let servers = ask(&Query::new(1.0, 1.0).top(usize::MAX).filter(name, value).unwrap());
         assert!(!servers.is_empty(), "{name}");
@@ -248,12 +247,12 @@ fn filters_hold_for_every_server_of_the_answer() {
         ask(&Query::new(1.0, 1.0).filter("country", "DE").unwrap().filter("continent", "Asia").unwrap())
             .is_empty()
     );
-    // Known to the Keeper only: no server here, and no error.
+    // Only the Keeper has servers of this vendor.
     assert!(ask(&Query::new(1.0, 1.0).filter("vendor_id", "ovh").unwrap()).is_empty());
 }
 
 #[test]
-fn with_a_region_price_and_order_are_that_regions() {
+fn region_filter_sets_price_and_order() {
     let servers = ask(&Query::new(2.0, 8_192.0)
         .filter("vendor_id", "aws")
         .unwrap()
@@ -266,16 +265,16 @@ fn with_a_region_price_and_order_are_that_regions() {
         let listed = embedded_price("aws", Some("sa-east-1"), server.server_id()).unwrap().unwrap();
         assert_eq!((Some(listed.usd_per_hour), listed.in_asked_region), (server.ondemand_usd(), true));
     }
-    let dearer = servers.iter().filter(|server| {
+    let more_expensive = servers.iter().filter(|server| {
         let anywhere = embedded_price("aws", None, server.server_id()).unwrap().unwrap();
         server.ondemand_usd() > Some(anywhere.usd_per_hour)
     });
-    assert!(dearer.count() > 5, "São Paulo is nobody's cheapest region");
+    assert!(more_expensive.count() > 5, "São Paulo is expensive");
 }
 
 #[test]
-fn a_price_below_half_the_median_is_left_out() {
-    // 4.128 in two regions where the others ask 8.256 or more.
+fn price_below_half_the_median_is_ignored() {
+    // The price is 4.128 in two regions, and 8.256 or more in all other regions.
     let listed = |region| embedded_price("azure", Some(region), "Standard_D96as_v5").unwrap().unwrap();
     let (outlier, cheapest) = (listed("eastus2"), listed("nowhere"));
     assert_eq!((outlier.usd_per_hour, outlier.in_asked_region), (cheapest.usd_per_hour, false));
@@ -285,7 +284,7 @@ fn a_price_below_half_the_median_is_left_out() {
 }
 
 #[test]
-fn spot_prices_count_only_when_they_are_allowed_and_only_where_they_are_known() {
+fn spot_price_is_used_only_with_the_filter_and_in_its_region() {
     let query =
         |spot: bool| Query::new(16.0, 1.0).filter("vendor_id", "gcp").unwrap().filter("spot", spot).unwrap();
     let (with, without) = (ask(&query(true)), ask(&query(false)));
@@ -297,11 +296,14 @@ fn spot_prices_count_only_when_they_are_allowed_and_only_where_they_are_known() 
     let elsewhere = if region == "us-east1" { "us-central1" } else { "us-east1" };
     let servers = ask(&query(true).filter("region", elsewhere).unwrap().top(usize::MAX));
     let same = servers.iter().find(|server| server.server_id() == with[0].server_id());
-    assert!(same.is_none_or(|server| server.spot_usd().is_none()), "a spot price of another region");
+    assert!(
+        same.is_none_or(|server| server.spot_usd().is_none()),
+        "the spot price is that of another region"
+    );
 }
 
 #[test]
-fn every_field_is_there_and_spelled_as_the_api_does() {
+fn server_has_all_api_fields() {
     let server = ask(&Query::new(8.0, 65_536.0).with_gpu(1.0, 16_384.0)).remove(0);
     let names: Vec<&str> = server.fields().map(|(name, _)| name).collect();
     assert_eq!(names, FIELDS);
@@ -328,7 +330,7 @@ fn every_field_is_there_and_spelled_as_the_api_does() {
 }
 
 #[test]
-fn an_answer_says_where_it_comes_from_and_as_of_when() {
+fn answer_contains_source_and_dates() {
     let answer = Catalog::new(offline()).servers(&Query::new(2.0, 4_096.0)).unwrap();
     assert_eq!(answer.as_of, "2026-11-15");
     let dates: Vec<_> =
@@ -348,13 +350,13 @@ fn an_answer_says_where_it_comes_from_and_as_of_when() {
 }
 
 #[test]
-fn an_instance_has_its_regions_price_else_the_cheapest_other_else_none() {
+fn instance_price_falls_back_to_the_cheapest_region() {
     let price = |vendor, region, server| embedded_price(vendor, region, server).unwrap();
     let here = price("aws", Some("us-east-1"), "c5.large").unwrap();
     assert_eq!((here.usd_per_hour, here.region.as_str(), here.in_asked_region), (0.085, "us-east-1", true));
     let elsewhere = price("aws", Some("unknown"), "c5.large").unwrap();
     assert!(!elsewhere.in_asked_region && elsewhere.usd_per_hour <= here.usd_per_hour, "{elsewhere:?}");
-    // By the vendor's own name and by the Keeper's key alike.
+    // The name may be that of the vendor's API or the id of the Keeper.
     let hourly = |name| price("hcloud", Some("fsn1"), name).map(|price| price.usd_per_hour);
     assert_eq!((hourly("cx23"), hourly("cx23").is_some()), (hourly("114"), true));
     assert_eq!(price("aws", Some("us-east-1"), "c5.potato"), None);
@@ -363,29 +365,28 @@ fn an_instance_has_its_regions_price_else_the_cheapest_other_else_none() {
 }
 
 #[test]
-fn a_filter_that_only_the_keeper_knows_is_an_error_offline() {
+fn compliance_filter_is_an_error_offline() {
     let query = Query::new(1.0, 1.0).filter("compliance_framework_id", "hipaa").unwrap();
     let error = Catalog::new(offline()).servers(&query).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "filter `compliance_framework_id` needs the Keeper, which gave no answer: the network is switched off"
+        "filter `compliance_framework_id` needs the Keeper server-search service: network access is disabled"
     );
-    assert_eq!(error.hint(), Some("leave the filter out, or allow the network"));
-    assert!(matches!(cheapest(&query), Err(CatalogError::NeedsKeeper { .. })));
+    assert_eq!(error.hint(), Some("remove the filter, or allow network access"));
 }
 
 #[cfg(not(feature = "net"))]
 #[test]
-fn a_build_without_a_client_says_so() {
+fn build_without_network_uses_the_embedded_catalogue() {
     let online = Settings { offline: false, ..offline() };
     let answer = Catalog::new(online).servers(&Query::new(2.0, 4_096.0)).unwrap();
     assert_eq!((answer.source, answer.servers.len()), (Source::Embedded, 10));
-    assert_eq!(answer.fallback_reason.as_deref(), Some("this build has no network client"));
+    assert_eq!(answer.fallback_reason.as_deref(), Some("this build has no network support"));
 }
 
 #[test]
-fn info_counts_what_is_there() {
-    let info = info(&offline()).unwrap();
+fn info_counts_servers_regions_and_prices() {
+    let info = offline().catalog_info().unwrap();
     let counts: Vec<_> =
         info.vendors.iter().map(|v| (v.date.vendor_id.as_str(), v.servers, v.regions, v.prices)).collect();
     assert_eq!(counts[0], ("aws", 1_345, 33, 8_924));
@@ -393,7 +394,7 @@ fn info_counts_what_is_there() {
     assert!(info.updated.is_none() && info.keeper_url.is_none());
 }
 
-/// The shortest of several runs: the machine's other work can only add.
+/// The shortest of several runs. Other processes can only make a run longer.
 fn fastest<T>(mut work: impl FnMut() -> T) -> Duration {
     let time = |_| {
         let started = Instant::now();
@@ -404,30 +405,30 @@ fn fastest<T>(mut work: impl FnMut() -> T) -> Duration {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "the figures are for people to read")]
-fn decoding_and_questions_stay_within_their_budgets() {
+#[expect(clippy::print_stderr, reason = "shows the measured times")]
+fn decoding_and_queries_stay_within_their_budgets() {
     let whole = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/data/catalog.bin")).unwrap();
     let servers = fastest(|| decode(&whole).unwrap());
     let catalogue = decode(&whole).unwrap();
     let by_region = fastest(|| catalogue.decode_prices().unwrap());
-    let summary = fastest(|| cheapest(&Query::new(8.0, 65_536.0).with_gpu(1.0, 16_384.0)).unwrap());
+    let summary = fastest(|| ask(&Query::new(8.0, 65_536.0).with_gpu(1.0, 16_384.0).top(1)));
     let everything = fastest(|| ask(&Query::new(0.0, 0.0).filter("continent", "Europe").unwrap()));
     let plain = fastest(|| ask(&Query::new(4.0, 16_384.0)));
     eprintln!(
         "decode servers {servers:?}, decode prices {by_region:?}, summary {summary:?}, \
          whole catalogue by place {everything:?}, ten servers {plain:?}"
     );
-    // The budgets are those of a release build; without optimisation everything takes longer.
+    // The budgets are for a release build.
     let allowed = |release_ms: u64| {
         Duration::from_millis(if cfg!(debug_assertions) { release_ms * 30 } else { release_ms })
     };
     assert!(servers + by_region < allowed(10), "decoding took {:?}", servers + by_region);
-    assert!(servers + summary < allowed(1), "a run's summary took {:?}", servers + summary);
-    assert!(everything < allowed(5), "a question over all servers took {everything:?}");
+    assert!(servers + summary < allowed(1), "the summary of a run took {:?}", servers + summary);
+    assert!(everything < allowed(5), "a query over all servers took {everything:?}");
 }
 
 #[test]
-fn of_a_size_and_a_minimum_in_the_apis_words_the_larger_counts() {
+fn larger_of_size_and_api_minimum_counts() {
     let answer = |query: &Query| format!("{:?}", ask(query).iter().map(short).collect::<Vec<_>>());
     let small = Query::new(2.0, 4096.0).with_gpu(1.0, 8192.0);
     let cases = [
@@ -437,12 +438,12 @@ fn of_a_size_and_a_minimum_in_the_apis_words_the_larger_counts() {
         ("gpu_memory_total", 80, Query { vram_mb: Some(81_920.0), ..small.clone() }),
     ];
     for (name, least, same) in cases {
-        assert_ne!(answer(&small), answer(&same), "{name}: the case shows nothing");
+        assert_ne!(answer(&small), answer(&same), "{name}: the filter has no effect in this case");
         assert_eq!(answer(&small.clone().filter(name, least).unwrap()), answer(&same), "{name}");
         assert_eq!(
             answer(&same.clone().filter(name, 1).unwrap()),
             answer(&same),
-            "{name}: more is asked for"
+            "{name}: the size of the query is larger"
         );
     }
     let negative = Query::new(1.0, 1.0).filter("memory_min", -1).unwrap();

@@ -1,22 +1,21 @@
-//! Every parser over damaged copies of real files: no bytes may make one panic.
+//! Runs every parser on damaged copies of the fixtures. No input may cause a panic.
 //!
-//! A loop of our own instead of a fuzzing engine, so that it runs with the other tests on any machine: seeds are the
-//! fixtures, damage is drawn from a fixed sequence, and the number of rounds is fixed, so that a failure comes again.
+//! The test is a plain loop and uses no fuzzing engine, so it runs with the other tests on any machine. The random seed
+//! and the number of rounds are fixed, so failures are reproducible.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "tests fail by panic")]
 
 use std::path::Path;
 
-use resource_tracker::csv::{self, LastRow};
-use resource_tracker::metric::Table;
-use resource_tracker::recording::Recording;
-use resource_tracker::source::cgroup::{parse_cgroup, parse_key};
-use resource_tracker::source::procfs;
+use resource_tracker::AnyColumn;
+use resource_tracker::probe::cgroup::groups::{parse_cgroup, parse_key};
+use resource_tracker::probe::procfs;
+use resource_tracker::store::recording::Recording;
 
-/// A small generator (xorshift64*); the same sequence at every run.
-struct Chance(u64);
+/// Random number generator xorshift64* with a fixed seed.
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -46,17 +45,17 @@ const PIECES: [&[u8]; 14] = [
     b"99999999999999999999999",
 ];
 
-/// Cuts, overwrites, repeats or inserts, a few times.
-fn damage(seed: &[u8], chance: &mut Chance) -> Vec<u8> {
+/// Makes a few random changes: truncates, removes, inserts, repeats or overwrites bytes.
+fn damage(seed: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = seed.to_vec();
-    for _ in 0..=chance.below(4) {
-        let at = chance.below(bytes.len() + 1);
-        let to = (at + chance.below(64)).min(bytes.len());
-        match chance.below(5) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        let to = (at + random.below(64)).min(bytes.len());
+        match random.below(5) {
             0 => bytes.truncate(at),
             1 => drop(bytes.drain(at..to)),
             2 => {
-                let piece = PIECES[chance.below(PIECES.len())];
+                let piece = PIECES[random.below(PIECES.len())];
                 bytes.splice(at..at, piece.iter().copied());
             }
             3 => {
@@ -65,7 +64,7 @@ fn damage(seed: &[u8], chance: &mut Chance) -> Vec<u8> {
             }
             _ => {
                 if let Some(byte) = bytes.get_mut(at) {
-                    *byte = u8::try_from(chance.next() & 0xff).unwrap();
+                    *byte = u8::try_from(random.next() & 0xff).unwrap();
                 }
             }
         }
@@ -86,7 +85,7 @@ fn parse_everything(bytes: &[u8]) {
     let _ = procfs::parse_some_us(bytes);
     let _ = parse_cgroup(&String::from_utf8_lossy(bytes));
     let _ = parse_key(bytes, "throttled_usec");
-    let _ = csv::read(bytes, Some(Table::System), LastRow::MustEnd);
+    let _ = AnyColumn::read_csv(bytes);
     let _ = Recording::read(bytes);
 }
 
@@ -96,7 +95,7 @@ fn seeds() -> Vec<Vec<u8>> {
             if entry.path().is_dir() {
                 add(&entry.path(), seeds);
             } else if entry.path().is_symlink() {
-                // A recorded descriptor, which leads to a device of another machine.
+                // The link is a recorded descriptor. Its target is a device of another machine.
             } else if entry.metadata().unwrap().len() < 100_000 {
                 seeds.push(std::fs::read(entry.path()).unwrap());
             }
@@ -108,12 +107,12 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn no_damaged_file_makes_a_parser_panic() {
+fn damaged_files_do_not_cause_a_panic() {
     let seeds = seeds();
-    assert!(seeds.len() > 100, "too few seeds: this test would check nothing");
-    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    assert!(seeds.len() > 100, "only {} seeds", seeds.len());
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for round in 0..20_000 {
-        let seed = &seeds[(round + chance.below(3)) % seeds.len()];
-        parse_everything(&damage(seed, &mut chance));
+        let seed = &seeds[(round + random.below(3)) % seeds.len()];
+        parse_everything(&damage(seed, &mut random));
     }
 }

@@ -1,7 +1,7 @@
-//! Many writers of one history, and writers that are killed.
+//! Tests concurrent and killed writers of one history.
 //!
-//! The writer is this test program itself, started again to run the one ignored test below, which
-//! stores runs and prints the id of each when it is stored.
+//! The writer is a second process of this test program, which runs the ignored test `writer`. The writer stores runs
+//! and prints the id of each stored run.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use resource_tracker::history::{Entry, History, Keep};
 use resource_tracker::metric::Row;
-use resource_tracker::recording::{Head, Recording, gzip};
+use resource_tracker::store::history::{Entry, History};
+use resource_tracker::store::recording::{Head, Recording, gzip};
 
 const DIRECTORY: &str = "TEST_HISTORY_DIRECTORY";
 const RUNS: &str = "TEST_HISTORY_RUNS";
@@ -30,7 +30,7 @@ fn start_writer(directory: &Path, runs: u32) -> Child {
 }
 
 #[test]
-#[ignore = "the writer that the tests here start and kill"]
+#[ignore = "started by the other tests of this file"]
 fn writer() {
     let history = History::at(std::env::var_os(DIRECTORY).expect("set by the test that starts this"));
     let runs: u32 = std::env::var(RUNS).expect("set by the test that starts this").parse().unwrap();
@@ -49,32 +49,32 @@ fn writer() {
                 out.finish().map(drop)
             })
             .unwrap();
-        // One write: a line is there whole or not at all.
+        // The line is written with one call, so that a killed writer prints no incomplete line.
         std::io::stdout().write_all(format!("{STORED}{}\n", entry.id).as_bytes()).unwrap();
         std::io::stdout().flush().unwrap();
     }
 }
 
 fn stored_ids(lines: impl Iterator<Item = std::io::Result<String>>) -> Vec<String> {
-    // The test harness may print its own text before an id.
+    // The test harness may print text before an id.
     lines.map_while(Result::ok).filter_map(|line| Some(line.split_once(STORED)?.1.to_owned())).collect()
 }
 
-/// Every stored run is listed and loads; gives all listed ids.
+/// Checks that every stored run is listed and loads. Returns all listed ids.
 fn assert_complete(history: &History, stored: &[String]) -> HashSet<String> {
     let listing = history.list().expect("a history");
     assert_eq!(listing.damaged, 0);
     let listed: HashSet<String> = listing.entries.into_iter().map(|entry| entry.id).collect();
     let lost = stored.iter().filter(|id| !listed.contains(*id)).count();
-    assert_eq!(lost, 0, "stored and not listed");
+    assert_eq!(lost, 0, "stored runs that are not listed");
     for id in &listed {
-        assert_eq!(Recording::load(&history.recording_path(id)).expect("a whole recording").rows(), 50);
+        assert_eq!(Recording::load(&history.recording_path(id)).expect("a complete recording").rows(), 50);
     }
     listed
 }
 
 #[test]
-fn thirty_two_processes_at_once_lose_nothing() {
+fn concurrent_writers_lose_no_run() {
     let directory = tempfile::tempdir().unwrap();
     let writers: Vec<Child> = (0..32).map(|_| start_writer(directory.path(), 10)).collect();
     let mut stored = Vec::new();
@@ -88,14 +88,14 @@ fn thirty_two_processes_at_once_lose_nothing() {
 }
 
 #[test]
-fn two_hundred_killed_writers_lose_at_most_the_run_each_was_writing() {
+fn killed_writer_loses_at_most_its_current_run() {
     let directory = tempfile::tempdir().unwrap();
     let history = History::at(directory.path());
     let (mut stored, mut random, mut cut_off) = (Vec::new(), 1_u64, 0);
     for _ in 0..200 {
         let mut writer = start_writer(directory.path(), u32::MAX);
         let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
-        // From the first stored run on, it is in the midst of writing at any moment.
+        // After its first run the writer is always busy with writing.
         let first = lines.by_ref().map_while(Result::ok).find(|line| line.contains(STORED)).unwrap();
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         thread::sleep(Duration::from_micros((random >> 33) % 8_000));
@@ -105,18 +105,22 @@ fn two_hundred_killed_writers_lose_at_most_the_run_each_was_writing() {
     }
     let listed = assert_complete(&history, &stored);
     let unreported = listed.len() - stored.len();
-    assert!(unreported <= 200, "at most one run a writer is complete without being reported: {unreported}");
+    assert!(unreported <= 200, "a writer can store at most one run without reporting it: {unreported}");
     for name in std::fs::read_dir(directory.path()).unwrap() {
         cut_off += usize::from(name.unwrap().file_name().to_string_lossy().ends_with(".tmp"));
     }
     let _ = writeln!(
         std::io::stdout(),
-        "200 writers killed: {} runs reported as stored, all listed; {unreported} more complete; {cut_off} cut off",
+        "200 writers killed: {} runs reported as stored, all listed; {unreported} stored but not reported; {cut_off} incomplete",
         stored.len()
     );
-    assert!(cut_off > 20, "hardly a writer was killed while writing, so this shows nothing: {cut_off}");
+    assert!(cut_off > 20, "too few writers were killed while writing: {cut_off}");
 
-    history.prune(Keep::default(), SystemTime::now() + Duration::from_hours(48)).unwrap();
+    history.prune(usize::MAX, SystemTime::now() + Duration::from_hours(48)).unwrap();
     assert_eq!(assert_complete(&history, &stored), listed);
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2 * listed.len(), "leftovers are gone");
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        2 * listed.len(),
+        "leftovers are removed"
+    );
 }

@@ -1,31 +1,33 @@
-//! Recorded and hand-made hosts: what counts on each of them, and that none of them stops us.
+//! Tests which devices, limits and processes count, on recorded and constructed hosts.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "tests fail by panic")]
+
+mod replay;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use resource_tracker::analysis::recommend::recommend_resources;
 use resource_tracker::config::Config;
-use resource_tracker::csv;
-use resource_tracker::host;
-use resource_tracker::job::{Job, Sampler};
+use resource_tracker::job::SamplerPlace;
+use resource_tracker::job::procfs::Job;
 use resource_tracker::metric::{Metric, Row, Table};
-use resource_tracker::recommend::recommend_resources;
-use resource_tracker::record;
-use resource_tracker::recording::{Recording, Run};
-use resource_tracker::root::Root;
-use resource_tracker::snapshot::{Device, DiskSpace, Moment, Snapshot};
-use resource_tracker::source::{Machine, replay};
-use resource_tracker::summary::{Scope, Summary};
+use resource_tracker::os::Moment;
+use resource_tracker::os::root::Root;
+use resource_tracker::probe::snapshot::{Device, DiskSpace, Snapshot};
+use resource_tracker::probe::{MachineProbe, host};
+use resource_tracker::store::csv;
+use resource_tracker::store::recording::{Head, Recording, Run};
+use resource_tracker::store::summary::{Scope, Summary};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
 }
 
-fn look(name: &str) -> (Arc<Root>, Snapshot) {
+fn snapshot_of(name: &str) -> (Arc<Root>, Snapshot) {
     let root = Arc::new(Root::recorded(&fixture(name)).unwrap());
     let mut snapshot = Snapshot::default();
-    Machine::detect(Arc::clone(&root), true).read(Moment { wall_ns: 1, monotonic_ns: 1 }, &mut snapshot);
+    MachineProbe::detect(Arc::clone(&root), true).read(Moment { wall_ns: 1, monotonic_ns: 1 }, &mut snapshot);
     (root, snapshot)
 }
 
@@ -36,51 +38,51 @@ fn names(devices: Option<Vec<Device>>) -> Vec<String> {
 const GIB: u64 = 1 << 30;
 
 #[test]
-fn only_whole_disks_that_lie_on_nothing_else_count() {
-    assert_eq!(names(look("disks-stacked").1.disks), ["vda", "vdb", "vdc", "nvme0n1", "sr0"]);
+fn only_whole_disks_count() {
+    assert_eq!(names(snapshot_of("disks-stacked").1.disks), ["vda", "vdb", "vdc", "nvme0n1", "sr0"]);
 }
 
 #[test]
-fn a_container_has_its_devices_once_and_what_may_hang_is_not_asked() {
-    let space = look("container-overlay").1.space.unwrap();
+fn container_counts_each_device_once_and_skips_mounts_that_may_hang() {
+    let space = snapshot_of("container-overlay").1.space.unwrap();
     assert_eq!(space, DiskSpace { total_bytes: 110 * GIB, used_bytes: 41 * GIB, free_bytes: 64 * GIB });
-    let space = look("container-overlay-only").1.space.unwrap();
+    let space = snapshot_of("container-overlay-only").1.space.unwrap();
     assert_eq!(space, DiskSpace { total_bytes: 50 * GIB, used_bytes: 30 * GIB, free_bytes: 18 * GIB });
 }
 
 #[test]
-fn a_pool_is_counted_once_and_so_are_subvolumes() {
-    // rpool: 10 + 5 used, 20 free; tank: 40 used, 100 free; boot 0.5 of 1; btrfs 2 of 8.
-    let space = look("zfs-btrfs").1.space.unwrap();
+fn zfs_pool_and_btrfs_subvolumes_are_counted_once() {
+    // GiB: rpool has 10 + 5 used and 20 free, tank 40 used and 100 free, boot 0.5 used of 1, btrfs 2 used of 8.
+    let space = snapshot_of("zfs-btrfs").1.space.unwrap();
     let used_bytes = 57 * GIB + GIB / 2;
     let free_bytes = 126 * GIB + GIB / 2;
     assert_eq!(space, DiskSpace { total_bytes: used_bytes + free_bytes, used_bytes, free_bytes });
 }
 
 #[test]
-fn bytes_that_pass_through_several_interfaces_count_once() {
-    assert_eq!(names(look("network-bonded").1.network), ["eth0", "eth1"]);
-    assert_eq!(names(look("network-namespace").1.network), ["veth0", "tap0"]);
-    assert_eq!(names(look("container-overlay").1.network), ["eth0"]);
+fn packets_through_stacked_interfaces_count_once() {
+    assert_eq!(names(snapshot_of("network-bonded").1.network), ["eth0", "eth1"]);
+    assert_eq!(names(snapshot_of("network-namespace").1.network), ["veth0", "tap0"]);
+    assert_eq!(names(snapshot_of("container-overlay").1.network), ["eth0"]);
 }
 
 #[test]
-fn the_tightest_limit_above_us_holds() {
-    let (root, snapshot) = look("cgroup2-limited");
-    let host = host::look(&root, "self");
+fn tightest_limit_of_all_ancestor_groups_is_used() {
+    let (root, snapshot) = snapshot_of("cgroup2-limited");
+    let host = host::read(&root, "self");
     assert_eq!((host.vcpus, host.cpu_limit_cores, host.memory_limit_mib), (Some(2), Some(1.5), Some(2048.0)));
     assert_eq!((snapshot.throttled_ns, snapshot.cgroup_memory_bytes), (Some(250_000_000), Some(104_857_600)));
-    let (root, snapshot) = look("cgroup1-docker");
-    let host = host::look(&root, "self");
+    let (root, snapshot) = snapshot_of("cgroup1-docker");
+    let host = host::read(&root, "self");
     assert_eq!((host.cpu_limit_cores, host.memory_limit_mib), (Some(0.5), Some(512.0)));
     assert_eq!((snapshot.throttled_ns, snapshot.cgroup_memory_bytes), (Some(3_000_000_000), Some(1_048_576)));
-    let host = host::look(&look("disks-stacked").0, "self");
+    let host = host::read(&snapshot_of("disks-stacked").0, "self");
     assert_eq!((host.cpu_limit_cores, host.memory_limit_mib), (None, None));
 }
 
 #[test]
-fn damaged_files_cost_their_own_cells_and_are_named() {
-    let (_, snapshot) = look("hostile-machine");
+fn damaged_files_affect_only_their_own_fields_and_are_named() {
+    let (_, snapshot) = snapshot_of("hostile-machine");
     assert!(
         snapshot.cpu.is_none()
             && snapshot.disks.is_none()
@@ -96,26 +98,26 @@ fn damaged_files_cost_their_own_cells_and_are_named() {
 }
 
 #[test]
-fn hostile_processes_neither_stop_us_nor_change_each_others_numbers() {
-    let (root, snapshot) = look("hostile-processes");
+fn hostile_process_names_do_not_change_numbers() {
+    let (root, snapshot) = snapshot_of("hostile-processes");
     let mut job = Job::new(&root, 42, &Config::default(), None, Vec::new(), None);
-    let reading = job.read(&root, &snapshot, &[], Sampler::Outside).unwrap();
+    let usage = job.read(&root, &snapshot, &[], SamplerPlace::OwnProcess).unwrap();
     let members: Vec<u32> = job.members().iter().map(|member| member.pid).collect();
     assert_eq!(members, [42, 43, 44]);
-    assert_eq!((reading.children, reading.threads), (Some(2), Some(12)));
-    // Ticks of 10 ms: 250 + 50 of its own and 20 + 10 of children, for three processes.
-    assert_eq!(reading.cpu.seen_ns, 3 * 330 * 10_000_000);
-    // One was walked; the others have their resident pages.
-    assert_eq!(reading.memory_kib, Some(8000 + 2 * 8192));
-    assert_eq!((reading.read_bytes, reading.write_bytes), (Some(u64::MAX), Some(7)));
+    assert_eq!((usage.children, usage.threads), (Some(2), Some(12)));
+    // Three processes with 250 + 50 ticks of their own and 20 + 10 ticks of reaped children.
+    assert_eq!(usage.cpu.seen_ns, 3 * 330 * 10_000_000);
+    // PSS of one process, and RSS of the two other processes.
+    assert_eq!(usage.memory_kib, Some(8000 + 2 * 8192));
+    assert_eq!((usage.read_bytes, usage.write_bytes), (Some(u64::MAX), Some(7)));
 }
 
 fn recorded_rows() -> Vec<Row> {
-    replay::rows(&fixture("linux-6.18-vm"), 15270, &Config::default()).unwrap()
+    replay::rows(&fixture("linux-6.18-vm"), 15270, &Config::default())
 }
 
 #[test]
-fn a_recorded_job_gives_the_golden_tables_statistics_and_recommendation() {
+fn recorded_job_gives_the_golden_tables_statistics_and_recommendation() {
     let rows = recorded_rows();
     let mut text = Vec::new();
     for table in Table::ALL {
@@ -136,7 +138,7 @@ fn a_recorded_job_gives_the_golden_tables_statistics_and_recommendation() {
     assert_golden("linux-6.18-vm.txt", &text);
 
     let mut recording =
-        Recording::new(record::head(&Config::default(), 15270, 1_794_781_097.148, Run::default()));
+        Recording::new(Head::new(&Config::default(), 15270, 1_794_781_097.148, Run::default()));
     recording.head.metadata.resource_tracker.version = "any".to_owned();
     recording.head.metadata.set_stop_time(1_794_781_099.395);
     for row in &rows {
@@ -154,12 +156,12 @@ fn assert_golden(name: &str, text: &[u8]) {
         std::fs::write(&path, text).unwrap();
     }
     let golden = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(String::from_utf8_lossy(text), golden, "run `make generate` if this is meant");
+    assert_eq!(String::from_utf8_lossy(text), golden, "run `make generate` if this change is intended");
 }
 
 #[test]
-fn what_the_recording_shows_is_what_the_kernel_files_say() {
-    // By hand from the first two ticks: utime + stime of the three processes, and write_bytes.
+fn rows_agree_with_the_recorded_kernel_files() {
+    // Sums of utime + stime and of write_bytes over the three processes, at the first two ticks.
     let sum_of = |tick: &str| {
         let mut ticks = 0_u64;
         let mut written = 0_u64;

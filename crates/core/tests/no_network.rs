@@ -1,17 +1,17 @@
-//! Where no packet may be sent, no socket is opened: watched from outside, with strace.
+//! Checks with strace that no socket is opened where network access is not allowed.
 //!
-//! The tests start this very test binary again, under strace and with one probe only.
+//! Each test runs one ignored test of this binary under strace.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 #[path = "support/mod.rs"]
 mod support;
-#[expect(dead_code, reason = "what a service answers is the other test's concern")]
+#[expect(dead_code, reason = "the expected results are used by another test")]
 #[path = "support/vendors.rs"]
 mod vendors;
 
-use resource_tracker::catalog::{Catalog, Query, Settings, Source, cheapest};
-use resource_tracker::cloud::{self, BUDGET, Discovery};
+use resource_tracker::market::catalog::{Catalog, Query, Settings, Source};
+use resource_tracker::market::cloud::{BUDGET, CloudInfo, Discovery};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{Reply, TestServer};
@@ -20,7 +20,7 @@ use vendors::{VENDORS, write_dmi};
 const ROOT: &str = "RT_PROBE_ROOT";
 const BASE_URL: &str = "RT_PROBE_BASE_URL";
 
-/// Lines of a probe's system calls that have to do with sockets.
+/// Runs an ignored test (a probe) under strace. Returns its output and its network system calls.
 fn network_calls(probe: &str, variables: &[(&str, &str)]) -> (String, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("trace");
@@ -31,7 +31,7 @@ fn network_calls(probe: &str, variables: &[(&str, &str)]) -> (String, Vec<String
         .args([probe, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
         .envs(variables.iter().copied())
         .output()
-        .expect("strace is needed to show that no socket is opened");
+        .expect("this test needs strace");
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{shown}{}", String::from_utf8_lossy(&output.stderr));
     assert!(shown.contains("1 passed"), "the probe did not run: {shown}");
@@ -41,35 +41,34 @@ fn network_calls(probe: &str, variables: &[(&str, &str)]) -> (String, Vec<String
     (shown, calls.map(ToOwned::to_owned).collect())
 }
 
-/// Not a test of its own: discovers below `RT_PROBE_ROOT` and says what it found.
+/// Prints the cloud found below `RT_PROBE_ROOT`.
 #[test]
-#[ignore = "a probe that other tests start"]
+#[ignore = "started by other tests"]
 fn probe_cloud() {
     let found = Discovery {
         root: PathBuf::from(std::env::var_os(ROOT).unwrap()),
         base_url: std::env::var(BASE_URL).ok(),
-        offline: resource_tracker::network::offline(),
+        offline: resource_tracker::os::network::offline(),
         budget: BUDGET,
     }
     .run();
     report(&format!("found {}", serde_json::to_string(&found.cloud).unwrap()));
 }
 
-/// Not a test of its own: asks everything that can be asked offline.
+/// Uses all functions that work offline.
 #[test]
-#[ignore = "a probe that other tests start"]
+#[ignore = "started by other tests"]
 fn probe_offline() {
-    assert!(resource_tracker::network::offline());
+    assert!(resource_tracker::os::network::offline());
     let mut catalog = Catalog::new(Settings::from_env());
     let answer = catalog.servers(&Query::new(2.0, 4096.0).filter("region", "fsn1").unwrap()).unwrap();
     assert_eq!((answer.source, answer.servers.len()), (Source::Embedded, 10));
     assert!(catalog.instance_price("aws", Some("us-east-1"), "c5.large").unwrap().is_some());
-    assert!(cheapest(&Query::new(2.0, 4096.0)).unwrap().is_some());
-    cloud::discover_in_background(false);
-    report(&format!("cloud {}", serde_json::to_string(&cloud::cloud_info(false)).unwrap()));
+    CloudInfo::discover_in_background(false);
+    report(&format!("cloud {}", serde_json::to_string(&CloudInfo::get(false)).unwrap()));
 }
 
-#[expect(clippy::print_stdout, reason = "the test that started this probe reads it")]
+#[expect(clippy::print_stdout, reason = "read by the calling test")]
 fn report(line: &str) {
     println!("{line}");
 }
@@ -79,7 +78,7 @@ fn path(path: &Path) -> &str {
 }
 
 #[test]
-fn a_machine_whose_firmware_names_no_cloud_opens_no_socket() {
+fn no_socket_if_the_firmware_is_not_of_a_cloud() {
     let root = tempfile::tempdir().unwrap();
     for dmi in [
         &[
@@ -87,7 +86,7 @@ fn a_machine_whose_firmware_names_no_cloud_opens_no_socket() {
             ("product_name", "20XWCTO1WW"),
             ("chassis_asset_tag", "No Asset Information"),
         ][..],
-        // A private Hyper-V has Azure's vendor, a rented Hetzner machine Hetzner's; neither is the cloud.
+        // A private Hyper-V host and a dedicated Hetzner server name a cloud vendor, but are not cloud machines.
         &[
             ("sys_vendor", "Microsoft Corporation"),
             ("product_name", "Virtual Machine"),
@@ -108,7 +107,7 @@ fn a_machine_whose_firmware_names_no_cloud_opens_no_socket() {
 }
 
 #[test]
-fn offline_opens_no_socket_and_still_reads_the_firmware() {
+fn offline_discovery_opens_no_socket_and_reads_the_firmware() {
     let root = tempfile::tempdir().unwrap();
     write_dmi(root.path(), VENDORS[0].dmi);
     let (shown, calls) =
@@ -116,7 +115,7 @@ fn offline_opens_no_socket_and_still_reads_the_firmware() {
     assert!(shown.contains(r#""vendor":"aws","instance_type":"c5.large","region":null"#), "{shown}");
     assert_eq!(calls, [""; 0]);
 
-    // No firmware at all is no reason to ask around, either.
+    // Without firmware texts no socket is opened either.
     let empty = tempfile::tempdir().unwrap();
     let (shown, calls) =
         network_calls("probe_cloud", &[(ROOT, path(empty.path())), ("RESOURCE_TRACKER_OFFLINE", "1")]);
@@ -125,7 +124,7 @@ fn offline_opens_no_socket_and_still_reads_the_firmware() {
 }
 
 #[test]
-fn servers_prices_and_cloud_are_answered_offline_without_a_socket() {
+fn offline_catalog_and_cloud_open_no_socket() {
     let cache = tempfile::tempdir().unwrap();
     let (_, calls) = network_calls(
         "probe_offline",
@@ -135,7 +134,7 @@ fn servers_prices_and_cloud_are_answered_offline_without_a_socket() {
 }
 
 #[test]
-fn a_socket_would_have_been_seen_and_no_proxy_is_used() {
+fn online_discovery_opens_sockets_and_uses_no_proxy() {
     let server = TestServer::start(|request| (VENDORS[0].service)(request));
     let proxy = TestServer::start(|_| Reply::status(502, "a proxy"));
     let root = tempfile::tempdir().unwrap();

@@ -1,24 +1,24 @@
-//! GPU facts that the lists of prices lack or have wrong, from the vendors' published series.
+//! GPUs of servers for which the price lists are incomplete or wrong, from the vendors' published server series.
 //!
-//! In:  vendor and name of a server, and what its list says.
-//! Out: model in the API's spelling, manufacturer, how many (parts of one too), memory.
+//! In:  vendor and name of a server, and its entry in the price list.
+//! Out: model in the spelling of the API, manufacturer, number of GPUs (may be a fraction), memory.
 //!
-//! Azure's list has neither model nor memory, counts a part of a GPU as one, and counts the FPGAs of
-//! the NP series as GPUs. AWS's list has 0 GPUs for the parts of an L4 in g6f. GCP's list has one GPU
-//! for every G4 size, where they have an eighth (g4-standard-6) to eight (g4-standard-384).
+//! Azure's list contains neither model nor memory, counts a part of a GPU as a whole GPU, and counts the FPGAs of the
+//! NP series as GPUs. AWS's list has 0 GPUs for g6f servers, which have a part of an L4. GCP's list has one GPU for
+//! every G4 server, but they have from 1/8 (g4-standard-6) to 8 GPUs (g4-standard-384).
 
 /// GPUs of one server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gpus {
     pub model: &'static str,
     pub manufacturer: &'static str,
-    /// In 24ths of one.
+    /// Number of GPUs in 24ths.
     pub parts: u32,
     pub vram_min_mib: u32,
     pub vram_total_mib: u32,
 }
 
-/// Spelling in the list, spelling of the API, manufacturer.
+/// Spelling of a model in the list, spelling in the API, manufacturer.
 const MODELS: &[(&str, &str, &str)] = &[
     ("a10", "A10", "NVIDIA"),
     ("a100", "A100", "NVIDIA"),
@@ -43,10 +43,10 @@ const MODELS: &[(&str, &str, &str)] = &[
     ("v100", "V100", "NVIDIA"),
 ];
 
-/// Azure size, model, GPUs in 24ths, memory of one whole GPU in MiB.
+/// Azure size, model, number of GPUs in 24ths, memory of one whole GPU in MiB.
 ///
-/// `NC8ads_A10_v4` has no page of its own any more; its vCPUs, memory and price are each exactly half
-/// of `NC16ads_A10_v4`, which has one A10, so it is taken as half an A10: the cautious reading.
+/// `NC8ads_A10_v4` is no longer documented. Its vCPUs, memory and price are exactly half of those of `NC16ads_A10_v4`,
+/// which has one A10. It is therefore listed with half an A10.
 const AZURE: &[(&str, &str, u32, u32)] = &[
     ("NC6s_v3", "v100", 24, 16_384),
     ("NC12s_v3", "v100", 48, 16_384),
@@ -101,7 +101,7 @@ const AZURE: &[(&str, &str, u32, u32)] = &[
 /// Azure sizes whose accelerators are FPGAs.
 const AZURE_FPGA: &[&str] = &["NP10s", "NP20s", "NP40s"];
 
-/// Server, GPUs in 24ths: where a list's own count is wrong.
+/// Server and number of GPUs in 24ths, for servers whose number in the list is wrong.
 const PARTS: &[(&str, u32)] = &[
     ("g6f.large", 3),
     ("g6f.xlarge", 3),
@@ -117,10 +117,10 @@ const PARTS: &[(&str, u32)] = &[
     ("g4-standard-384", 192),
 ];
 
-/// The GPUs of a server, `None` when it has none.
+/// The GPUs of a server; `None` if the server has no GPU.
 ///
 /// # Errors
-/// When the list says GPU and neither it nor the series says which.
+/// If the server has a GPU, but neither the list nor the series tells its model.
 pub fn gpus(
     vendor_id: &str,
     api_reference: &str,
@@ -148,7 +148,7 @@ pub fn gpus(
             .iter()
             .find(|(name, _)| *name == api_reference)
             .map_or(listed_count * 24, |(_, parts)| *parts);
-        // The memory in these lists is that of one GPU, and in g6f already that of the part.
+        // Memory in these lists is that of one GPU. For g6f it is already the memory of the part.
         let listed =
             listed_vram_min_mib.ok_or_else(|| format!("`{api_reference}` has GPUs without memory"))?;
         let one_mib = if listed_count == 0 { listed * 24 / parts } else { listed };

@@ -1,21 +1,21 @@
-//! Packs lists of servers and prices into the file that the binary embeds.
+//! Converts lists of servers and prices into the embedded catalogue.
 //!
 //! ```text
 //! cargo run -p resource-tracker --example pack_catalog -- SERVERS.csv PRICES.csv crates/core/data/catalog.bin
 //! ```
 //!
-//! In:  two CSV files without quotes: the facts, as `NOTICE` describes them.
-//! Out: the layout of `src/catalog/embedded.rs`, which is written only if all facts are consistent.
+//! In:  two CSV files without quotes. `NOTICE` describes the sources of the files.
+//! Out: the file format of `src/market/catalog/embedded.rs`. Nothing is written if the data is inconsistent.
 
 mod gpu;
 
-use resource_tracker::catalog::embedded::{ALLOCATIONS, MAGIC, MANUFACTURERS};
-use resource_tracker::catalog::query::price_rank;
+use resource_tracker::market::catalog::embedded::{ALLOCATIONS, MAGIC, MANUFACTURERS};
+use resource_tracker::market::catalog::query::price_sort_key;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Write as _;
 
-/// Vendor id, name, date of its prices, origin.
+/// Vendor id, name, date and source of the prices.
 const VENDORS: &[(&str, &str, &str, &str)] = &[
     (
         "aws",
@@ -39,9 +39,9 @@ const VENDORS: &[(&str, &str, &str, &str)] = &[
     ("upcloud", "UpCloud", "2024-12", "published list prices, EUR at 1.16"),
     ("vultr", "Vultr", "2025-12", "published list prices"),
 ];
-/// Server, memory in MiB: where a list rounded half a GiB down to nothing.
+/// Server and memory in MiB, for servers whose memory of 0.5 GiB the list rounds down to 0.
 const MEMORY_MIB: &[(&str, u32)] = &[("Standard_B1ls", 512)];
-/// The day on which the lists were collected.
+/// Date on which the lists were collected.
 const COLLECTED: &str = "2026-11-15";
 
 type Record<'a> = BTreeMap<&'a str, &'a str>;
@@ -100,7 +100,7 @@ fn pack(servers: &str, prices: &str) -> Result<Vec<u8>, Box<dyn Error>> {
             .map(|(region, price)| (*price, *region))
             .min()
             .ok_or("all prices are outliers")?;
-        ranks.push((price_rank(f64::from(cheapest) / 1e6), vendor, server["server_id"], index));
+        ranks.push((price_sort_key(f64::from(cheapest) / 1e6), vendor, server["server_id"], index));
 
         number(&mut floors, floor);
         let mut bits = vec![0_u8; names.len().div_ceil(8)];
@@ -161,7 +161,7 @@ fn pack(servers: &str, prices: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(packed)
 }
 
-/// The part of a server's row between its vendor and its prices.
+/// Encodes the part of a server's row between its vendor and its prices.
 fn row(
     rows: &mut Vec<u8>,
     server: &Record<'_>,
@@ -235,7 +235,7 @@ fn records(csv: &str) -> Result<Vec<Record<'_>>, Box<dyn Error>> {
         .collect()
 }
 
-/// USD with up to six decimals, exactly.
+/// Converts a price in USD with up to six decimals to micro-USD, without rounding.
 fn micro_usd(price: &str) -> Result<u32, Box<dyn Error>> {
     let (whole, fraction) = price.split_once('.').unwrap_or((price, ""));
     if fraction.len() > 6 {
@@ -245,7 +245,7 @@ fn micro_usd(price: &str) -> Result<u32, Box<dyn Error>> {
     if micro == 0 { Err(format!("price `{price}` is not above 0").into()) } else { Ok(micro) }
 }
 
-/// The least price that is at least half the median.
+/// Half the median of the prices, rounded up. Lower prices are outliers.
 fn outlier_floor(mut prices: Vec<u32>) -> u32 {
     prices.sort_unstable();
     let (low, high) = (prices[(prices.len() - 1) / 2], prices[prices.len() / 2]);

@@ -1,76 +1,76 @@
-//! How a job begins to be followed: one that runs already, or one that we have just started.
+//! Start of tracking with procfs: attach to a running job, or track a job that the tracker has just started.
 //!
-//! Out: the job with the root that its files are below, as the sampler follows any.
+//! In:  an [`AttachRequest`] or a [`LaunchedJob`]. Out: a [`TrackedJob`].
 
 use std::sync::Arc;
 
-use super::Job;
+use super::descendants;
+use super::procfs::Job;
 use crate::config::CpuSource;
-use crate::counter::{OwnThread, TreeCounter};
 use crate::error::SourceError;
-use crate::follow::{FollowedJob, Found, Sampler, Started, Wanted};
-use crate::ledger::Reaped;
-use crate::reading;
-use crate::root::Root;
-use crate::snapshot::{JobReading, Snapshot};
-use crate::sys::Ended;
+use crate::job::counter::{OwnThread, TreeCounter};
+use crate::job::ledger::Reaped;
+use crate::job::usage::JobUsage;
+use crate::job::{AttachRequest, AttachedJob, LaunchedJob, SamplerPlace, TrackedJob};
+use crate::os::Ended;
+use crate::os::root::Root;
+use crate::probe::snapshot::Snapshot;
 
-/// Begins to follow a job that runs already; what it spent so far is not the recording's.
-///
-/// # Errors
-/// Where it is not there, has ended, or cannot be read.
-pub fn follow(root: &Arc<Root>, wanted: Wanted<'_>, baseline: &Snapshot) -> Result<Found, SourceError> {
-    let Wanted { pid, config, sampler, has_own_thread } = wanted;
-    // A host is not held up for longer on a machine with more processes: those that the kernel does not list as its
-    // own are not asked for their parents.
-    let own = if config.as_guest { reading::descendants(root, pid) } else { None };
+/// Attaches to a running job. Usage before this moment is not part of the recording.
+pub fn attach(
+    root: &Arc<Root>,
+    request: AttachRequest<'_>,
+    baseline: &Snapshot,
+) -> Result<AttachedJob, SourceError> {
+    let AttachRequest { pid, config, sampler, has_own_thread } = request;
+    // A host process waits for the start, which must not take longer on a machine with many processes. So only the
+    // descendants of the root are read, found by the kernel's lists of children; all other processes count as known.
+    let own = if config.in_process { descendants::descendants(root, pid) } else { None };
     let known = own.map_or_else(Vec::new, |own| {
         let all = baseline.pids.iter().flatten().copied();
         all.filter(|pid| own.binary_search(pid).is_err()).collect()
     });
     let mut job = Job::new(root, pid, config, None, known, None);
-    // A host that waits for its own baseline is still there for the first look that makes a row.
-    job.memory.rest(config.as_guest && pid == std::process::id());
+    // The host process waits for the baseline, so PSS is not read before the first row.
+    job.memory.rest(config.in_process && pid == std::process::id());
     job.read(root, baseline, &[], sampler)?;
     if !job.is_root_alive() {
         return Err(SourceError::Gone { path: format!("/proc/{pid}").into() });
     }
     let (mut counter, mut notes) = (None, Vec::new());
-    // A thread that only samples is no part of any job, be it of this tracker or of one that was here before.
+    // Sampling threads, including those of other trackers in this process, are not part of any job.
     job.own_thread = has_own_thread.then(OwnThread::enter);
     if config.cpu_source == CpuSource::Best && config.children {
-        match TreeCounter::for_running(root, job.members(), config.as_guest) {
+        match TreeCounter::for_running(root, job.members(), config.in_process) {
             Ok(found) => counter = Some(found),
             Err(why) => notes.push(why),
         }
     }
-    job.count_from_here(root, counter);
-    let reading = job.read(root, baseline, &[], sampler)?;
+    job.count_from_here(counter);
+    let usage = job.read(root, baseline, &[], sampler)?;
     job.memory.rest(false);
-    Ok(Found { job: Box::new(Rooted { root: Arc::clone(root), job }), reading, notes })
+    Ok(AttachedJob { job: Box::new(Rooted { root: Arc::clone(root), job }), usage, notes })
 }
 
-/// Begins to follow a job that we have just started.
-#[must_use]
-pub fn adopt(root: &Arc<Root>, started: Started<'_>) -> Box<dyn FollowedJob> {
-    let Started { pid, config, known, counter } = started;
+pub fn track(root: &Arc<Root>, launched: LaunchedJob<'_>) -> Box<dyn TrackedJob> {
+    let LaunchedJob { pid, config, known, counter } = launched;
     let job = Job::new(root, pid, config, Some(std::process::id()), known, counter);
     Box::new(Rooted { root: Arc::clone(root), job })
 }
 
-/// A job, and where its files are.
+/// A job, and the [`Root`] that its files are read from.
 struct Rooted {
     root: Arc<Root>,
     job: Job,
 }
 
-impl FollowedJob for Rooted {
+impl TrackedJob for Rooted {
     fn read(
         &mut self,
         snapshot: &Snapshot,
         reaped: &[Reaped],
-        sampler: Sampler,
-    ) -> Result<JobReading, SourceError> {
+        sampler: SamplerPlace,
+    ) -> Result<JobUsage, SourceError> {
         self.job.read(&self.root, snapshot, reaped, sampler)
     }
 
@@ -98,8 +98,8 @@ impl FollowedJob for Rooted {
         self.job.cpu_source()
     }
 
-    fn unreceived_cpu_ns(&self) -> u64 {
-        self.job.unreceived_cpu_ns()
+    fn unreaped_cpu_ns(&self) -> u64 {
+        self.job.unreaped_cpu_ns()
     }
 
     fn is_io_denied(&self) -> bool {

@@ -1,25 +1,25 @@
-//! Axes: round numbers up the side, round times along the bottom.
+//! Axes: round numbers on the vertical axis at the side, round times on the axis at the bottom.
 //!
-//! In:  the largest value or the stretch of time to show. Out: where the marks are and what they say.
-//! `page.js` does the same when it zooms; the browser test holds both against each other.
+//! In:  the highest value, or the period. Out: positions and labels.
+//! `page.js` has the same algorithm for zoomed charts; a browser test compares the two.
 
 use crate::human::{Scale, Zone};
 
-/// Marks up the side.
+/// The vertical axis, at the side of the chart.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Side {
-    /// Value at the top.
+    /// Value at the top of the chart.
     pub(super) top: f64,
-    /// Unit of all labels; empty for plain numbers.
+    /// Unit of all labels; empty for numbers without a unit.
     pub(super) unit: &'static str,
     /// Share of the height (0 at the bottom) and label.
     pub(super) marks: Vec<(f64, String)>,
 }
 
-/// Intervals up the side, about.
+/// Approximate number of intervals on the vertical axis.
 const ROWS: f64 = 4.0;
 
-/// Round numbers from 0 to no less than `max`.
+/// Round numbers from 0 to at least `max`.
 pub(super) fn side(scale: Scale, max: f64) -> Side {
     let max = if max.is_finite() && max > 0.0 { max } else { 1.0 };
     let (factor, unit) = scale.unit(max);
@@ -36,54 +36,26 @@ pub(super) fn side(scale: Scale, max: f64) -> Side {
     Side { top: rows * step * factor, unit, marks: marks.collect() }
 }
 
-/// Lengths between two marks along the bottom that people find round.
+/// Round intervals between two times, up to 28 days.
 const STEPS_S: [f64; 30] = [
-    0.001,
-    0.002,
-    0.005,
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.5,
-    1.0,
-    2.0,
-    5.0,
-    10.0,
-    15.0,
-    30.0,
-    60.0,
-    120.0,
-    300.0,
-    600.0,
-    900.0,
-    1800.0,
-    3600.0,
-    7200.0,
-    10_800.0,
-    21_600.0,
-    43_200.0,
-    86_400.0,
-    172_800.0,
-    604_800.0,
-    2_419_200.0,
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0,
+    300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0, 172_800.0,
+    604_800.0, 2.4192e6,
 ];
 
-/// Marks along the bottom, at most: fewer where their labels are longer.
-fn most_columns(step_s: f64) -> f64 {
-    match step_s {
-        fine if fine < 1.0 => 3.0,
-        clock if clock < 60.0 => 5.0,
-        _ => 6.0,
-    }
+/// Intervals in seconds, each with the highest number of labels that fit. Labels of short intervals are longer.
+pub(super) fn steps() -> impl Iterator<Item = (f64, f64)> {
+    STEPS_S.into_iter().map(|step_s| match step_s {
+        ..1.0 => (step_s, 3.0),
+        ..60.0 => (step_s, 5.0),
+        _ => (step_s, 6.0),
+    })
 }
 
-/// Share of the width and label of each mark.
+/// Position (share of the width) and label of each time.
 pub(super) fn bottom(zone: &Zone, start: f64, length_s: f64) -> Vec<(f64, String)> {
-    let step =
-        STEPS_S.into_iter().find(|step| length_s / step <= most_columns(*step)).unwrap_or(length_s / 6.0);
-    // Round by the clock on the wall.
+    let step = steps().find(|(step, most)| length_s / step <= *most).map_or(length_s / 6.0, |(step, _)| step);
+    // The labels are at round local times.
     let local = start + f64::from(zone.offset_s);
     let first = (local / step).ceil() * step;
     let marks = std::iter::successors(Some(first), |mark| Some(mark + step));
@@ -114,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_have_round_numbers_in_one_unit() {
+    fn side_has_round_numbers_in_one_unit() {
         assert_eq!(labels(Scale::Cores, 1.14), "0.0 0.5 1.0 1.5 ");
         assert_eq!(labels(Scale::Cores, 64.0), "0 20 40 60 80 ");
         assert_eq!(labels(Scale::Bytes, 779.0 * 1024.0 * 1024.0), "0 200 400 600 800 MiB");
@@ -125,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn bottoms_have_round_times_of_the_wall_clock() {
+    fn bottom_has_round_local_times() {
         let zone = Zone { offset_s: 19_800, abbreviation: "IST".into() };
         let labels = |start, length_s| {
             let marks = bottom(&zone, start, length_s);
@@ -138,9 +110,9 @@ mod tests {
     }
 
     proptest! {
-        /// The top is never below what is shown, and not so far above that the plot is empty.
+        /// The top is at least the highest value, and at most twice that.
         #[test]
-        fn what_is_shown_fits_and_fills(max in 1e-3_f64..1e15, kind in 0_usize..4) {
+        fn values_fit_and_fill_the_chart(max in 1e-3_f64..1e15, kind in 0_usize..4) {
             let scale = [Scale::Cores, Scale::Count, Scale::Bytes, Scale::Rate][kind];
             let side = side(scale, max);
             prop_assert!(side.top >= max * (1.0 - 1e-9));
@@ -148,9 +120,9 @@ mod tests {
             prop_assert!((2..=9).contains(&side.marks.len()), "{side:?}");
         }
 
-        /// Marks are few, in order, and inside.
+        /// There are at most eight times, all inside the chart.
         #[test]
-        fn marks_are_inside(length_s in 0.002_f64..1e8, start in 0.0_f64..2e9) {
+        fn times_are_inside_the_chart(length_s in 0.002_f64..1e8, start in 0.0_f64..2e9) {
             let marks = bottom(&Zone::utc(), start, length_s);
             prop_assert!(marks.len() <= 8);
             prop_assert!(marks.iter().all(|(share, _)| (0.0..=1.0).contains(share)));

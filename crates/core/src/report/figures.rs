@@ -1,25 +1,25 @@
-//! "What it used": the statistics of this run beside those of earlier ones.
+//! The section "Resource usage": the statistics of this run beside those of earlier runs.
 //!
-//! In:  the statistics. Out: a table; figures that the statistics do not have are left blank, those that were never
-//!      measured are said to be so.
+//! A statistic that is not defined for a metric is blank. A statistic without a value is "not measured".
 
-use std::fmt::Write as _;
-
-use crate::metric::Metric;
-use crate::recording::Head;
-use crate::stats::{Stats, aggregate_stats};
-use crate::summary::Summary;
+use maud::{Markup, html};
 
 use super::{Context, plots};
-use crate::human::{self as format, Scale};
+use crate::human::{self, Scale};
+use crate::metric::Metric;
+use crate::store::recording::Head;
+use crate::store::stats::Stats;
+use crate::store::summary::Summary;
 
-/// A row of the table: a column of the statistics, or what else the summary knows of its total.
+/// A row of the table.
 struct Figure {
     label: &'static str,
+    /// Column in the statistics; empty if the statistics do not have this figure.
     column: &'static str,
-    /// What one unit of the column is in base units.
+    /// Size of the column's unit in base units.
     factor: f64,
     scale: Scale,
+    /// The total from the summary, for figures whose sum is not in the statistics.
     total: fn(&Summary) -> Option<String>,
 }
 
@@ -34,7 +34,9 @@ const fn figure(label: &'static str, column: &'static str, factor: f64, scale: S
 const FIGURES: [Figure; 11] = [
     figure("Duration", "timestamp", 1.0, Scale::Count),
     Figure {
-        total: |summary| summary.cpu_seconds().map(|seconds| format!("{} of CPU", format::duration(seconds))),
+        total: |summary| {
+            summary.cpu_seconds().map(|seconds| format!("{} CPU time", human::duration(seconds)))
+        },
         ..figure("CPU usage", "process_cpu_usage", 1.0, Scale::Cores)
     },
     figure("Memory", "process_memory", KIB, Scale::Bytes),
@@ -58,73 +60,91 @@ fn bytes(summary: &Summary, metric: Metric) -> Option<String> {
     summary.of(metric).sum().map(|bytes| Scale::Bytes.show(bytes))
 }
 
-/// Writes the section.
-pub(super) fn write(html: &mut String, head: &Head, context: &Context) {
-    html.push_str("<section aria-labelledby=\"used\">\n<h2 id=\"used\">What it used</h2>\n");
-    let Ok(stats) = context.summary.stats() else {
-        html.push_str(
-            "<p class=\"empty\">No sample was recorded, so there are no figures.</p>\n</section>\n",
-        );
-        return;
-    };
-    let history = aggregate_stats(&context.history).ok().filter(|_| !context.history.is_empty());
-    let runs = match context.history.len() {
-        1 => "The run before".to_owned(),
-        runs => format!("{runs} earlier runs"),
-    };
-    html.push_str(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Statistics\"><table class=\"figures\"><thead>\n",
-    );
-    let columns = "<th scope=\"col\">Mean</th><th scope=\"col\">Max</th><th scope=\"col\">Total</th>";
-    if history.is_some() {
-        let _ = writeln!(
-            html,
-            "<tr><td></td><th scope=\"colgroup\" colspan=\"3\">This run</th><th scope=\"colgroup\" colspan=\"3\">{runs}</th></tr>"
-        );
-    }
-    let again = if history.is_some() { columns } else { "" };
-    let _ = writeln!(html, "<tr><th scope=\"col\">Figure</th>{columns}{again}</tr></thead><tbody>");
-    let gpu = plots::has_gpu(head.server_info.as_ref(), &context.summary);
-    for figure in FIGURES.iter().filter(|figure| gpu || !figure.column.starts_with("process_gpu")) {
-        write_row(html, figure, &context.summary, &stats, history.as_ref());
-    }
-    html.push_str("</tbody></table></div>\n");
-    html.push_str(if history.is_some() {
-        "<p class=\"note\">Percentages are against the earlier runs, of which means and durations are averaged, maxima and \
-         sums are the largest.</p>\n"
-    } else {
-        "<p class=\"note\">There are no earlier runs of this job to compare with.</p>\n"
-    });
-    html.push_str("</section>\n");
-}
+/// Aggregates of the three columns of the table.
+const COLUMNS: [(&str, &[&str]); 3] =
+    [("Mean", &["mean"]), ("Max", &["max"]), ("Total", &["sum", "duration"])];
 
-fn write_row(html: &mut String, figure: &Figure, summary: &Summary, stats: &Stats, history: Option<&Stats>) {
-    let other = (figure.total)(summary);
-    if !stats.has(figure.column) && other.is_none() {
-        return;
-    }
-    let _ = write!(html, "<tr><th scope=\"row\">{}</th>", figure.label);
-    for aggregates in [&["mean"][..], &["max"], &["sum", "duration"]] {
-        let now = cell(figure, stats, aggregates);
-        let before = history.and_then(|history| cell(figure, history, aggregates)).flatten();
-        let change = now.flatten().zip(before).and_then(|(now, before)| change(now, before));
-        let shown = match now {
-            Some(value) => shown(figure, value),
-            None => other.clone().filter(|_| aggregates.contains(&"sum")).unwrap_or_default(),
-        };
-        let _ = write!(html, "<td>{shown}{}</td>", change.unwrap_or_default());
-    }
-    if let Some(history) = history {
-        for aggregates in [&["mean"][..], &["max"], &["sum", "duration"]] {
-            let value = cell(figure, history, aggregates);
-            let _ = write!(html, "<td>{}</td>", value.map_or_else(String::new, |value| shown(figure, value)));
+pub(super) fn section(head: &Head, context: &Context) -> Markup {
+    html! {
+        section aria-labelledby="used" {
+            h2 #used { "Resource usage" }
+            @match context.summary.stats() {
+                Ok(stats) => (table(head, context, &stats)),
+                Err(_) => p.empty { "No samples were recorded." }
+            }
         }
     }
-    html.push_str("</tr>\n");
 }
 
-/// The first of these aggregates that the statistics have: unmeasured (`Some(None)`), or a value in base units.
-#[expect(clippy::option_option, reason = "not asked for and not measured are shown differently")]
+fn table(head: &Head, context: &Context, stats: &Stats) -> Markup {
+    let history = Stats::combine(&context.history).ok().filter(|_| !context.history.is_empty());
+    let runs = match context.history.len() {
+        1 => "Previous run".to_owned(),
+        runs => format!("{runs} earlier runs"),
+    };
+    let has_gpu = plots::has_gpu(head.server_info.as_ref(), &context.summary);
+    let figures = FIGURES.iter().filter(|figure| has_gpu || !figure.column.starts_with("process_gpu"));
+    html! {
+        div.scroll tabindex="0" role="group" aria-label="Statistics" {
+            table.figures {
+                thead {
+                    @if history.is_some() {
+                        tr {
+                            td {}
+                            th scope="colgroup" colspan="3" { "This run" }
+                            th scope="colgroup" colspan="3" { (runs) }
+                        }
+                    }
+                    tr {
+                        th scope="col" { "Metric" }
+                        @for _ in 0..=usize::from(history.is_some()) {
+                            @for (name, _) in COLUMNS { th scope="col" { (name) } }
+                        }
+                    }
+                }
+                tbody { @for figure in figures { (row(figure, &context.summary, stats, history.as_ref())) } }
+            }
+        }
+        p.note {
+            @if history.is_some() {
+                "Percentages compare this run with the earlier runs: with the average of their means and durations, and \
+                 with the largest of their maxima and totals."
+            } @else {
+                "No earlier runs of this job to compare with."
+            }
+        }
+    }
+}
+
+fn row(figure: &Figure, summary: &Summary, stats: &Stats, history: Option<&Stats>) -> Markup {
+    let total = (figure.total)(summary);
+    let cells = COLUMNS.map(|(_, aggregates)| {
+        let now = cell(figure, stats, aggregates);
+        let before = history.and_then(|history| cell(figure, history, aggregates));
+        let change = now.flatten().zip(before.flatten()).and_then(|(now, before)| change(now, before));
+        let shown = match now {
+            Some(value) => show(figure, value),
+            None => total.clone().filter(|_| aggregates.contains(&"sum")).unwrap_or_default(),
+        };
+        (shown, change, before.map(|value| show(figure, value)))
+    });
+    html! {
+        @if stats.has(figure.column) || total.is_some() {
+            tr {
+                th scope="row" { (figure.label) }
+                @for (shown, change, _) in &cells {
+                    td { (shown) @if let Some(change) = change { small { (change) } } }
+                }
+                @if history.is_some() {
+                    @for (.., before) in &cells { td { (before.as_deref().unwrap_or_default()) } }
+                }
+            }
+        }
+    }
+}
+
+/// The first of the aggregates in the statistics, in base units. `None`: not defined; `Some(None)`: not measured.
+#[expect(clippy::option_option, reason = "undefined and not measured are shown differently")]
 fn cell(figure: &Figure, stats: &Stats, aggregates: &[&str]) -> Option<Option<f64>> {
     let mut found = stats
         .iter()
@@ -132,21 +152,20 @@ fn cell(figure: &Figure, stats: &Stats, aggregates: &[&str]) -> Option<Option<f6
     found.next().map(|(_, _, value)| value.map(|value| value * figure.factor))
 }
 
-fn shown(figure: &Figure, value: Option<f64>) -> String {
+fn show(figure: &Figure, value: Option<f64>) -> String {
     match value {
         None => "not measured".to_owned(),
-        Some(value) if figure.column == "timestamp" => format::duration(value),
+        Some(value) if figure.column == "timestamp" => human::duration(value),
         Some(value) => figure.scale.show(value),
     }
 }
 
-/// By how much it went up or down, where that can be said.
+/// The relative change in percent; `None` if the earlier value is 0.
 fn change(now: f64, before: f64) -> Option<String> {
     let percent = (now / before - 1.0) * 100.0;
-    let shown = match percent {
-        percent if !percent.is_finite() => return None,
-        percent if percent.abs() < 0.5 => "±0".to_owned(),
-        percent => format!("{percent:+.0}").replace('-', "−"),
-    };
-    Some(format!("<small>{shown} %</small>"))
+    match percent {
+        percent if !percent.is_finite() => None,
+        percent if percent.abs() < 0.5 => Some("±0 %".to_owned()),
+        percent => Some(format!("{percent:+.0} %").replace('-', "−")),
+    }
 }

@@ -1,21 +1,25 @@
-//! The report: one HTML file that tells what ran, whether it had the right size, and what it used.
+//! The report of a run: one HTML file with its facts, recommended resources, statistics and charts.
 //!
-//! In:  a [`Recording`], and a [`Context`] with what is known beside it: earlier runs, servers and prices, who asks.
-//! Out: [`render`], the page. It needs no network, and no script to be read. The same input gives the same page.
-//! Not here: asking for servers and prices (`catalog`; [`Context::ask`] puts the question), files (`output`).
+//! In:  a [`Recording`] and a [`Context`]: earlier runs, servers and prices, names for the page.
+//! Out: [`render`], the page. It needs no network, and is complete without scripts. The same input gives the same page.
+//! Not here: the recommendation and the server search (`analysis`), files (`os::output`).
 //!
 //! ```text
 //! Recording ─ plots ─▶ series by row ─ timeline ─▶ spans, reduced ─ chart ─▶ SVG, table, JSON
 //! Context   ─ page  ─▶ sections                                                    │
 //!                        └──────────────── page.css, page.js, policy.txt ──────────┴─▶ one file
 //! ```
+//!
+//! The templates are `maud` macros, which escape every value by default. `PreEscaped` is for style, script and JSON only.
 
 mod advice;
 mod axis;
 mod chart;
+mod data;
+mod facts;
 mod figures;
 mod gpu_table;
-mod html;
+mod header;
 mod money;
 mod page;
 mod plots;
@@ -24,71 +28,47 @@ mod timeline;
 
 pub use crate::human::Zone;
 
-use crate::catalog::{Answer, Catalog, InstancePrice, Query, RunCost, Server};
-use crate::recommend::{Advice, Allowed, Limits, RecommendError, advise};
-use crate::recording::{Head, Recording, Status};
-use crate::stats::Stats;
-use crate::summary::Summary;
+use crate::analysis::cost::{Servers, price_of};
+use crate::analysis::recommend::{Advice, RecommendError, advise};
+use crate::market::catalog::{Catalog, InstancePrice, RunCost, Server};
+use crate::store::recording::{Head, Recording, Status};
+use crate::store::stats::Stats;
+use crate::store::summary::Summary;
 
-/// Alternatives that are shown beside the recommended server.
-const SERVERS: usize = 5;
-
-/// What a page needs beside the recording.
+/// The input of a page beside the recording.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// When the report is made, Unix seconds.
+    /// Date of the report, Unix seconds.
     pub made_at: f64,
-    /// In which moments are shown.
+    /// Time zone of all times on the page.
     pub zone: Zone,
-    /// Who asks: `standalone`, `R`, `Metaflow`, …; matched without case.
+    /// The program that makes the report: `standalone`, `R`, `Metaflow`, …; case-insensitive.
     pub integration: String,
-    /// What to call the run, in place of its job's name or its command.
+    /// Title of the page; by default the job's name or command.
     pub title: Option<String>,
-    /// What else names it: `("Flow", "TrainFlow")`, `("Step", "start")`.
+    /// More names of the run: `("Flow", "TrainFlow")`, `("Step", "start")`.
     pub names: Vec<(String, String)>,
-    /// What it asked for this time, as its author wrote it: `@resources(cpu=2)`.
+    /// The resources requested for this run, as written by the user: `@resources(cpu=2)`.
     pub requested: Option<String>,
-    /// The job failed, whatever the recording says.
+    /// Show the run as failed, whatever the status in the recording.
     pub failed: bool,
-    /// The job still runs, whatever the recording says.
+    /// Show the run as running, whatever the status in the recording, unless `failed` is set.
     pub running: bool,
     /// Statistics of earlier runs.
     pub history: Vec<Stats>,
-    /// Running figures of the recording.
+    /// Summary of the recording.
     pub summary: Summary,
-    /// What to run it on next time, or why nobody knows.
     pub advice: Result<Advice, RecommendError>,
-    /// Which servers have that.
+    /// Servers that fit the advice.
     pub servers: Servers,
-    /// What the machine that it ran on costs, where known.
+    /// Price of the machine that the run used; `None` if unknown.
     pub price: Option<InstancePrice>,
 }
 
-/// What the catalogue said.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Servers {
-    /// It was not asked.
-    NotAsked,
-    /// It could not answer.
-    Unanswered {
-        /// Why.
-        reason: String,
-    },
-    /// Servers that fit, the cheapest first; none when nothing does.
-    Answered(Box<Answer>),
-}
-
 impl Context {
-    /// All that a recording itself says. Servers and prices are for [`Context::ask`].
-    #[must_use]
-    pub fn new(recording: &Recording, history: Vec<Stats>, made_at: f64, zone: Zone) -> Self {
-        Self::of(&recording.head, recording.summary(), history, made_at, zone)
-    }
-
-    /// The same from a recording's head and running figures, where its rows are not at hand.
-    #[must_use]
+    /// The context of a recording with this head and summary, without servers and prices.
     pub fn of(head: &Head, summary: Summary, history: Vec<Stats>, made_at: f64, zone: Zone) -> Self {
-        let advice = advise(&summary, &history, limits(head), head.run.as_ref());
+        let advice = advise(&summary, &history, head.limits(), head.run.as_ref());
         Self {
             made_at,
             zone,
@@ -106,77 +86,32 @@ impl Context {
         }
     }
 
-    /// Asks for servers that fit the advice, and for the price of the one it ran on. Whether that uses the network is
-    /// the catalogue's to know.
+    /// Looks up servers and prices. The settings of the catalogue decide whether this uses the network.
     pub fn ask(&mut self, head: &Head, catalog: &mut Catalog) {
         if let Ok(advice) = &self.advice {
-            let mut needs = advice.to_ask();
-            if needs.gpu == 0 {
-                // Memory on a GPU that did nothing is no reason to pay for one.
-                needs.vram_mb = 0;
-            }
-            let query = Query::from(&needs).top(SERVERS);
-            self.servers = match catalog.servers(&query) {
-                Ok(answer) => Servers::Answered(Box::new(answer)),
-                Err(error) => Servers::Unanswered { reason: error.to_string() },
-            };
+            self.servers = Servers::search(advice.to_ask(), catalog);
         }
         self.price = price_of(head, catalog);
     }
 
     /// The recommended server.
-    #[must_use]
     pub fn server(&self) -> Option<&Server> {
-        match &self.servers {
-            Servers::Answered(answer) => answer.servers.first(),
-            Servers::NotAsked | Servers::Unanswered { .. } => None,
-        }
+        self.servers.cheapest()
     }
 
-    /// What a run of this length costs here, and on a server.
-    #[must_use]
+    /// The cost of a run of this duration on its own machine and on a server.
     pub fn cost(&self, server: Option<&Server>) -> RunCost {
         let duration_s = self.summary.duration_s().unwrap_or(f64::NAN);
         RunCost::new(duration_s, self.price.as_ref(), server)
     }
-}
 
-/// The price of the machine that it ran on.
-pub(crate) fn price_of(head: &Head, catalog: &mut Catalog) -> Option<InstancePrice> {
-    let known = |key: &str| cloud(head, key);
-    let (vendor, instance_type) = (known("vendor")?, known("instance_type")?);
-    catalog.instance_price(vendor, known("region"), instance_type).ok().flatten()
-}
-
-/// What the run had to live with, by its recording.
-#[must_use]
-pub fn limits(head: &Head) -> Limits {
-    let info = head.server_info.as_ref();
-    let tightest = |limit: &str, machine: &str| {
-        plots::number(info, limit).into_iter().chain(plots::number(info, machine)).reduce(f64::min)
-    };
-    let figures = head.run.as_ref().map_or(&[][..], |run| run.gpus.as_slice());
-    // A recording without figures of every GPU still says how many there were.
-    let counted = || {
-        let gpus = plots::number(info, "gpu_count")?;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
-        let gpus = gpus as u32;
-        Some(Allowed { gpus, never_used: None, vram_mib: plots::number(info, "gpu_memory_mb") })
-    };
-    Limits {
-        cpu_cores: tightest("cpu_limit", "vcpus"),
-        memory_mb: tightest("memory_limit_mb", "memory_mb"),
-        gpus: if figures.is_empty() { counted() } else { Allowed::of(figures) },
+    /// The page as HTML.
+    pub fn render(&self, recording: &Recording) -> String {
+        page::render(recording, self)
     }
 }
 
-/// A word about the cloud, where it is known.
-fn cloud<'a>(head: &'a Head, key: &str) -> Option<&'a str> {
-    let word = head.cloud_info.as_ref()?.get(key)?.as_str()?;
-    (!word.is_empty() && word != "unknown").then_some(word)
-}
-
-/// How the run stands.
+/// The status of a run on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Finished,
@@ -202,12 +137,6 @@ impl Standing {
             },
         }
     }
-}
-
-/// The page.
-#[must_use]
-pub fn render(recording: &Recording, context: &Context) -> String {
-    page::render(recording, context)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-// Cursor, zoom and switches for charts that are complete without them. Everything drawn here is drawn as chart.rs
-// does it, from the same numbers; times are milliseconds since the start of the recording.
+// Cursor, zoom and series switches. The charts are complete without this script: it redraws them as chart.rs draws
+// them, from the same numbers. Times are milliseconds since the start of the recording.
 (() => {
 'use strict';
 const all = (selector, from = document) => [...from.querySelectorAll(selector)];
@@ -14,14 +14,14 @@ const make = (name, attributes = {}, parent) => {
 for (const snippet of all('.snippet')) {
   const block = snippet.querySelector('pre');
   const name = snippet.querySelector('h4').textContent;
-  const button = make('button', { type: 'button', 'aria-label': `Copy the ${name} block` }, snippet);
+  const button = make('button', { type: 'button', 'aria-label': `Copy the ${name} snippet` }, snippet);
   button.textContent = 'Copy';
   button.addEventListener('click', async () => {
     getSelection().selectAllChildren(block);
     try {
       await navigator.clipboard.writeText(block.textContent);
     } catch {
-      document.execCommand('copy'); // where a page may not use the clipboard by itself
+      document.execCommand('copy'); // for browsers that deny access to the clipboard
     }
     button.textContent = 'Copied';
     setTimeout(() => { button.textContent = 'Copy'; }, 1500);
@@ -31,7 +31,7 @@ for (const snippet of all('.snippet')) {
 const source = document.getElementById('data');
 if (!source) return;
 const data = JSON.parse(source.textContent);
-const WIDTH = 4000, HEIGHT = 1000, LIMIT_IN_SIGHT = 3, length = data.length * 1000;
+const { width: WIDTH, height: HEIGHT } = data, length = data.length * 1000;
 const from = [], to = [];
 let end = 0;
 for (const span of data.spans) {
@@ -40,35 +40,22 @@ for (const span of data.spans) {
   to.push(end += gap + long);
 }
 
-// Numbers as format.rs shows them.
-const UNITS = {
-  bytes: [1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']],
-  rate: [1000, ['B/s', 'kB/s', 'MB/s', 'GB/s', 'TB/s', 'PB/s']],
-};
-const unit = (scale, value) => {
-  if (!UNITS[scale]) return [1, ''];
-  const [base, names] = UNITS[scale];
-  let factor = 1;
-  for (const name of names) {
-    if (Math.abs(value) < factor * base * 0.9995) return [factor, name];
-    factor *= base;
-  }
-  return [factor / base, names.at(-1)];
-};
-const show = (scale, value) => {
-  const [factor, name] = unit(scale, value);
-  const scaled = value / factor, size = Math.abs(scaled);
-  const whole = scale === 'count' ? Number.isInteger(scaled) : UNITS[scale] && factor === 1;
-  const decimals = whole || size === 0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+// Units, rounding and intervals come with the data, from human.rs and axis.rs.
+const unit = (chart, value) => chart.units.find(([below]) => below === null || Math.abs(value) < below).slice(1);
+const show = (chart, value) => {
+  const [factor, name] = unit(chart, value);
+  const scaled = value / factor;
+  const whole = chart.scale === 'count' ? Number.isInteger(scaled) : scaled === 0 || (name && factor === 1);
+  const decimals = whole ? 0 : data.decimals.find(([size]) => Math.abs(scaled) >= size)[1];
   return scaled.toFixed(decimals) + (name && ` ${name}`);
 };
 
-// Axes as axis.rs makes them.
-const side = (scale, max) => {
+// The same axes as in axis.rs.
+const side = (chart, max) => {
   if (!(max > 0)) max = 1;
-  const [factor, name] = unit(scale, max);
+  const [factor, name] = unit(chart, max);
   const raw = max / factor / 4, magnitude = 10 ** Math.floor(Math.log10(raw));
-  const whole = scale === 'count' || (factor === 1 && scale !== 'cores');
+  const whole = chart.scale === 'count' || (factor === 1 && chart.scale !== 'cores');
   let step = [1, 2, 5, 10].find((round) => raw / magnitude <= round + 1e-9) * magnitude;
   if (whole) step = Math.max(step, 1);
   const rows = Math.max(Math.ceil(max / factor / step - 1e-9), 1);
@@ -76,18 +63,18 @@ const side = (scale, max) => {
   const marks = Array.from({ length: rows + 1 }, (_, row) => [row / rows, (row * step).toFixed(decimals)]);
   return { top: rows * step * factor, name, marks };
 };
-const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5,
-  72e5, 108e5, 216e5, 432e5, 864e5, 1728e5, 6048e5, 24192e5];
-const MONTHS = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ');
 const local = (data.start + data.offset) * 1000;
 const iso = (at) => new Date(Math.round(local + at)).toISOString();
 const label = (at, step) => {
   const text = iso(at), clock = text.slice(11, 23);
-  if (step >= 864e5 || (step >= 6e4 && clock.startsWith('00:00:00'))) return `${Number(text.slice(8, 10))} ${MONTHS[text.slice(5, 7) - 1]}`;
+  if (step >= 864e5 || (step >= 6e4 && clock.startsWith('00:00:00'))) {
+    const month = new Date(text).toLocaleString('en-US', { month: 'short', timeZone: 'UTC' });
+    return `${Number(text.slice(8, 10))} ${month}`;
+  }
   return step >= 6e4 ? clock.slice(0, 5) : step >= 1e3 ? clock.slice(0, 8) : clock;
 };
 const bottom = ([low, high]) => {
-  const step = STEPS.find((step) => (high - low) / step <= (step < 1e3 ? 3 : step < 6e4 ? 5 : 6)) ?? (high - low) / 6;
+  const [step] = data.steps.find(([step, most]) => (high - low) / step <= most) ?? [(high - low) / 6];
   const marks = [];
   for (let mark = Math.ceil((local + low) / step) * step - local; mark <= high; mark += step) {
     marks.push([(mark - low) / (high - low), label(mark, step)]);
@@ -95,7 +82,7 @@ const bottom = ([low, high]) => {
   return marks;
 };
 
-// The span that holds a moment, or the next one after it.
+// The span that contains a moment, or the next span after it.
 const spanAt = (moment) => {
   let low = 0, high = to.length;
   while (low < high) {
@@ -104,7 +91,7 @@ const spanAt = (moment) => {
   }
   return low;
 };
-// Spans in sight, joined until no more are left than can be told apart.
+// The visible spans, joined until about `most` are left.
 const groups = ([low, high], most) => {
   const first = spanAt(low), spans = [];
   let last = first;
@@ -148,6 +135,9 @@ const charts = data.charts.map((chart) => {
   };
   figure.classList.add('interactive');
   parts.series.forEach((series, number) => {
+    for (const name of ['mean', 'min', 'max']) {
+      series[name] = series[name]?.map((value) => (value === null ? null : value * series.unit));
+    }
     series.on = true;
     series.drawing = find(`g[data-series="${number}"]`);
     series.now = find(`tr[data-series="${number}"] .now`);
@@ -168,18 +158,18 @@ const charts = data.charts.map((chart) => {
 
 function draw(chart) {
   const [low, high] = view, full = low === 0 && high === length;
-  const spans = groups(view, Math.max(chart.area.clientWidth, 200)); // a step is never narrower than a pixel
+  const spans = groups(view, Math.max(chart.area.clientWidth, 200)); // a step is at least one pixel wide
   const shown = chart.series.filter((series) => series.on);
   let highest = 0;
   for (const series of shown) {
     series.levels = spans.map((group) => level(series, group));
-    // What the page holds is rounded, and may lie a little above the true maximum.
+    // The data is rounded and can be slightly above the true maximum.
     for (const found of series.levels) if (found) highest = Math.max(highest, Math.min(found.max, series.highest));
     if (full) highest = Math.max(highest, series.highest);
     if (series.peak && series.peak[0] >= low && series.peak[0] <= high) highest = Math.max(highest, series.peak[1]);
   }
-  for (const [value] of chart.limits) if (value <= highest * LIMIT_IN_SIGHT) highest = Math.max(highest, value);
-  const axis = side(chart.scale, highest);
+  for (const [value] of chart.limits) if (value <= highest * data.limit_in_sight) highest = Math.max(highest, value);
+  const axis = side(chart, highest);
   const x = (moment) => Math.round((Math.min(Math.max(moment, low), high) - low) / (high - low) * WIDTH);
   const y = (value) => Math.round((1 - value / axis.top) * HEIGHT);
   for (const series of shown) {
@@ -240,7 +230,7 @@ function draw(chart) {
   }));
 }
 
-// Puts the cursor at a moment in all charts, with values beside it in one of them.
+// Shows the cursor at a moment in all charts, and a tooltip with values in the chart `at`.
 function point(moment, at) {
   cursor = moment;
   const inside = moment !== null && moment >= view[0] && moment <= view[1];
@@ -255,7 +245,7 @@ function point(moment, at) {
       const mean = covered ? series.mean[span] : null;
       if (mean === null) return ['–', ''];
       const [min, max] = series.min ? [series.min[span], series.max[span]] : [mean, mean];
-      return [show(chart.scale, mean), min < max ? ` (${show(chart.scale, min)} to ${show(chart.scale, max)})` : ''];
+      return [show(chart, mean), min < max ? ` (${show(chart, min)} to ${show(chart, max)})` : ''];
     });
     chart.series.forEach((series, number) => { series.now.textContent = inside ? values[number][0] : ''; });
     const here = inside && chart === at;
@@ -281,14 +271,14 @@ function point(moment, at) {
 }
 
 const reset = document.getElementById('reset');
-function look(low, high) {
-  // No closer than a millisecond and no further than everything.
+function zoomTo(low, high) {
+  // A zoom shows at least one millisecond and at most the whole recording.
   view = high - low >= 1 ? [Math.max(low, 0), Math.min(high, length)] : view;
   reset.hidden = view[0] === 0 && view[1] === length;
   charts.forEach(draw);
   point(null, null);
 }
-reset.addEventListener('click', () => look(0, length));
+reset.addEventListener('click', () => zoomTo(0, length));
 
 for (const chart of charts) {
   const { area, plot, picked } = chart;
@@ -324,11 +314,11 @@ for (const chart of charts) {
     drop();
     if (!start || Math.abs(event.clientX - start.x) < 5) return;
     const now = moment(event);
-    look(Math.min(now, start.moment), Math.max(now, start.moment));
+    zoomTo(Math.min(now, start.moment), Math.max(now, start.moment));
   });
   area.addEventListener('pointercancel', drop);
   area.addEventListener('pointerleave', () => { if (!down) point(null, null); });
-  area.addEventListener('dblclick', () => look(0, length));
+  area.addEventListener('dblclick', () => zoomTo(0, length));
   plot.tabIndex = 0;
   plot.setAttribute('role', 'group');
   plot.setAttribute('aria-label', `${chart.figure.querySelector('h3').textContent}: arrow keys move the cursor, plus and minus zoom, Escape resets`);
@@ -336,8 +326,8 @@ for (const chart of charts) {
   plot.addEventListener('keydown', (event) => {
     const [low, high] = view, middle = cursor ?? (low + high) / 2;
     const step = Math.max((high - low) / 100, 1);
-    const zoom = (factor) => {
-      look(middle - (middle - low) * factor, middle + (high - middle) * factor);
+    const zoomBy = (factor) => {
+      zoomTo(middle - (middle - low) * factor, middle + (high - middle) * factor);
       point(Math.min(Math.max(middle, view[0]), view[1]), chart);
     };
     const does = {
@@ -345,9 +335,9 @@ for (const chart of charts) {
       ArrowRight: () => point(Math.min(middle + step, high), chart),
       Home: () => point(low, chart),
       End: () => point(high, chart),
-      Escape: () => look(0, length),
-      '+': () => zoom(0.5),
-      '-': () => zoom(2),
+      Escape: () => zoomTo(0, length),
+      '+': () => zoomBy(0.5),
+      '-': () => zoomBy(2),
     }[event.key];
     if (!does) return;
     event.preventDefault();

@@ -1,28 +1,27 @@
-//! Which charts a recording has, and the series in each.
+//! The charts of a recording, and the series in each.
 //!
-//! In:  a recording and its summary. Out: [`Plot`]s with values in base units, by row, and the limits they ran into.
-//! Not here: how they are drawn (`chart`). Names come from the metric table.
+//! In:  a recording and its summary. Out: [`Plot`]s with values per row in base units, and the limits of the resource.
+//! Not here: drawing (`chart`). Names come from the metric table.
 
 use serde_json::{Map, Value};
 
-use crate::frame::Frame;
-use crate::metric::{Kind, Metric, Table, Unit};
-use crate::recording::Recording;
-use crate::summary::Summary;
-
 use super::timeline::{Clock, Series, Timeline};
+use crate::analysis::recommend::server_number;
 use crate::human::Scale;
+use crate::metric::{Kind, Metric, Table, Unit};
+use crate::store::frame::{Column, Frame};
+use crate::store::recording::Recording;
+use crate::store::summary::Summary;
 
-/// A rate is taken over this long at least: what a job writes in its last 2 ms is no 500 MB/s.
+/// Shortest time for a rate. 1 MB in a last row of 2 ms is not 500 MB/s.
 const SHORTEST_RATE_S: f64 = 0.1;
 
-/// Colours that the page has.
+/// Number of colours in `page.css`.
 const TONES: usize = 4;
 
-/// GPUs that a chart tells apart; the table has all of them.
+/// Highest number of GPUs in the chart; the table has every GPU.
 const MOST_CHARTED: usize = 16;
 
-/// One chart.
 pub(super) struct Plot {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
@@ -31,21 +30,20 @@ pub(super) struct Plot {
     pub(super) limits: Vec<Limit>,
 }
 
-/// One series of a chart.
 pub(super) struct Line {
     pub(super) name: String,
-    /// Its colour: job or machine, first or second.
+    /// Colour: 0 and 1 for the job, 2 and 3 for the machine.
     pub(super) tone: usize,
     pub(super) series: Series,
     pub(super) mean: Option<f64>,
     pub(super) max: Option<f64>,
-    /// All of it, for what is counted by row.
+    /// Sum over all rows; `None` for gauges.
     pub(super) total: Option<f64>,
-    /// The row that holds the maximum of the statistics, where they have one.
+    /// Row of the maximum in the statistics; `None` if the statistics have no maximum of this series.
     pub(super) peak_row: Option<usize>,
 }
 
-/// What there was of a resource.
+/// The size or limit of a resource.
 pub(super) struct Limit {
     pub(super) value: f64,
     pub(super) label: String,
@@ -58,7 +56,7 @@ struct Definition {
     lines: &'static [(Metric, usize)],
 }
 
-/// Job in the strong tones 0 and 1, machine in the quiet 2 and 3; what only the machine has, in the strong ones.
+/// The job has the strong tones 0 and 1, the machine the quiet tones 2 and 3, unless the chart has only the machine.
 const PLOTS: [Definition; 8] = [
     Definition {
         id: "cpu",
@@ -115,31 +113,26 @@ const PLOTS: [Definition; 8] = [
     },
 ];
 
-/// Whether the machine has a GPU, or one was seen at work.
+/// Whether the machine has a GPU, or GPU usage was measured.
 pub(super) fn has_gpu(server_info: Option<&Map<String, Value>>, summary: &Summary) -> bool {
-    number(server_info, "gpu_count").is_some_and(|count| count > 0.0)
+    server_number(server_info, "gpu_count").is_some()
         || Metric::OF_ALL_GPUS.iter().any(|metric| summary.of(*metric).max().is_some_and(|max| max > 0.0))
 }
 
-/// A positive number of `server_info`.
-pub(super) fn number(server_info: Option<&Map<String, Value>>, key: &str) -> Option<f64> {
-    server_info?.get(key)?.as_f64().filter(|value| value.is_finite() && *value > 0.0)
-}
-
-/// The time axis that all charts share; `None` without a row.
+/// The time axis of all charts; `None` without a row.
 pub(super) fn timeline(recording: &Recording) -> Option<Timeline> {
     let frame = recording.process.as_ref().or(recording.system.as_ref())?;
     let timestamps = frame.metric(Metric::Timestamp)?.as_slice();
     let elapsed = recording.extra.as_ref().and_then(|extra| extra.metric(Metric::Elapsed));
     Timeline::new(&Clock {
         timestamps: timestamps.get(..recording.rows())?,
-        elapsed_s: elapsed.map(crate::frame::Column::as_slice),
+        elapsed_s: elapsed.map(Column::as_slice),
         start_time: recording.head.metadata.start_time,
         interval_s: recording.head.metadata.interval,
     })
 }
 
-/// The charts for which something was measured.
+/// The charts with at least one measured series.
 pub(super) fn plots(recording: &Recording, summary: &Summary, timeline: &Timeline) -> Vec<Plot> {
     let gpu = has_gpu(recording.head.server_info.as_ref(), summary);
     let wanted = PLOTS
@@ -164,7 +157,7 @@ pub(super) fn plots(recording: &Recording, summary: &Summary, timeline: &Timelin
     plots
 }
 
-/// The job on every GPU; one alone is in the chart of all.
+/// The job's usage of each GPU; `None` with a single GPU, which has its own chart.
 fn each_gpu(recording: &Recording, timeline: &Timeline) -> Option<Plot> {
     let extra = recording.extra.as_ref().filter(|_| recording.process.is_some())?;
     let column = |gpu: usize| extra.metric_of_gpu(Metric::GpuJobUsage, gpu);
@@ -185,7 +178,8 @@ fn each_gpu(recording: &Recording, timeline: &Timeline) -> Option<Plot> {
             })
         })
         .collect();
-    let plot = Plot { id: "each-gpu", title: "GPU by GPU", scale: Scale::Cores, lines, limits: Vec::new() };
+    let plot =
+        Plot { id: "each-gpu", title: "Job usage per GPU", scale: Scale::Cores, lines, limits: Vec::new() };
     Some(plot).filter(|plot| plot.lines.len() > 1)
 }
 
@@ -216,7 +210,7 @@ fn line(
         let peaks = peaks.map(|peaks| peaks.as_slice().iter().take(values.len()));
         highs = peaks.into_iter().flatten().map(|peak_kib| peak_kib * factor).collect();
     }
-    // The statistics have a maximum of what the first series of these charts shows.
+    // Only the first series of a chart has a maximum in the statistics.
     let peak_row = if is_rate || tone != 0 { None } else { highest(&values, &highs) };
     Some(Line {
         name: format!("{prefix} {}", metric.human_name()),
@@ -225,12 +219,12 @@ fn line(
         max,
         total: if is_rate { moments.sum() } else { None },
         peak_row,
-        // CPU and GPU use are counted over the row; other gauges are read at its end.
+        // CPU and GPU usage are means over a row; other gauges are read at the end of a row.
         series: Series { by_row: values, highs, is_level: !is_rate && metric.unit() != Unit::Cores },
     })
 }
 
-/// By row, in base units; bytes of a row become bytes a second.
+/// Values per row in base units. Bytes per row become bytes per second.
 fn values(frame: &Frame, metric: Metric, timeline: &Timeline) -> Option<Vec<f64>> {
     let factor = metric.unit().byte_factor().unwrap_or(1.0);
     let shortest_s = timeline.row_s.iter().copied().fold(0.0, f64::max).min(SHORTEST_RATE_S);
@@ -261,12 +255,12 @@ fn highest(values: &[f64], highs: &[f64]) -> Option<usize> {
         cells.into_iter().flatten().copied().filter(|cell| !cell.is_nan()).reduce(f64::max)
     };
     let rows = (0..values.len()).filter_map(|row| Some((row, reached(row)?)));
-    // The first of equals.
+    // The first row with the maximum.
     rows.reduce(|best, row| if row.1 > best.1 { row } else { best }).map(|(row, _)| row)
 }
 
 fn limits(id: &str, recording: &Recording, summary: &Summary) -> Vec<Limit> {
-    let info = recording.head.server_info.as_ref();
+    let number = |key| server_number(recording.head.server_info.as_ref(), key);
     let cores =
         |value: f64, what: &str| Limit { value, label: format!("{} {what}", Scale::Count.show(value)) };
     let bytes = |mb: f64, what: &str| {
@@ -275,18 +269,18 @@ fn limits(id: &str, recording: &Recording, summary: &Summary) -> Vec<Limit> {
     };
     let found = match id {
         "cpu" => vec![
-            number(info, "cpu_limit").map(|cpus| cores(cpus, "CPUs allowed")),
-            number(info, "vcpus").map(|cpus| cores(cpus, if cpus == 1.0 { "CPU" } else { "CPUs" })),
+            number("cpu_limit").map(|cpus| cores(cpus, "CPUs (limit)")),
+            number("vcpus").map(|cpus| cores(cpus, if cpus == 1.0 { "CPU" } else { "CPUs" })),
         ],
         "memory" => vec![
-            number(info, "memory_limit_mb").map(|mb| bytes(mb, "allowed")),
-            number(info, "memory_mb").map(|mb| bytes(mb, "physical")),
+            number("memory_limit_mb").map(|mb| bytes(mb, "(limit)")),
+            number("memory_mb").map(|mb| bytes(mb, "(physical)")),
         ],
         "gpu" | "gpus" => {
-            vec![number(info, "gpu_count").map(|gpus| cores(gpus, if gpus == 1.0 { "GPU" } else { "GPUs" }))]
+            vec![number("gpu_count").map(|gpus| cores(gpus, if gpus == 1.0 { "GPU" } else { "GPUs" }))]
         }
-        "vram" => vec![number(info, "gpu_memory_mb").map(|mb| bytes(mb, "of VRAM"))],
-        "disk-space" => vec![summary.of(Metric::DiskTotal).max().map(|gib| bytes(gib * 1024.0, "in all"))],
+        "vram" => vec![number("gpu_memory_mb").map(|mb| bytes(mb, "of VRAM"))],
+        "disk-space" => vec![summary.of(Metric::DiskTotal).max().map(|gib| bytes(gib * 1024.0, "total"))],
         _ => Vec::new(),
     };
     found.into_iter().flatten().filter(|limit| limit.value > 0.0).collect()

@@ -1,50 +1,21 @@
-//! The recommendation as text to paste: one block for each system that people run jobs with.
-//!
-//! In:  [`Resources`]. Out: name and text of each block.
+//! The recommendation as text to copy: one snippet for each scheduler.
 
-use crate::recommend::Resources;
+use crate::analysis::recommend::Resources;
 
-/// A block to copy.
-pub(super) struct Snippet {
-    pub(super) name: &'static str,
-    pub(super) text: String,
-}
-
-/// All blocks. Memory in MB of 1024² bytes, which Metaflow and Slurm call M and Kubernetes Mi.
-pub(super) fn snippets(resources: &Resources) -> [Snippet; 4] {
+/// Name and text of each snippet. Memory is in MiB, which Metaflow and Slurm call M and Kubernetes Mi.
+pub(super) fn snippets(resources: &Resources) -> [(&'static str, String); 4] {
     let Resources { cpu, memory_mb, gpu, .. } = *resources;
-    // Written only where a GPU is needed: asking for none is not the same to all of them.
-    let with_gpu = |text: &dyn Fn(u32) -> String| if gpu > 0 { text(gpu) } else { String::new() };
-    [
-        Snippet {
-            name: "Metaflow",
-            text: format!(
-                "@resources(cpu={cpu}, memory={memory_mb}{})",
-                with_gpu(&|gpu| format!(", gpu={gpu}"))
-            ),
-        },
-        Snippet {
-            name: "Slurm",
-            text: format!(
-                "#SBATCH --cpus-per-task={cpu}\n#SBATCH --mem={memory_mb}M{}",
-                with_gpu(&|gpu| format!("\n#SBATCH --gpus={gpu}"))
-            ),
-        },
-        Snippet {
-            name: "Kubernetes",
-            text: format!(
-                "resources:\n  requests:\n    cpu: \"{cpu}\"\n    memory: {memory_mb}Mi\n  limits:\n    memory: {memory_mb}Mi{}",
-                with_gpu(&|gpu| format!("\n    nvidia.com/gpu: {gpu}"))
-            ),
-        },
-        Snippet {
-            name: "Nextflow",
-            text: format!(
-                "cpus {cpu}\nmemory '{memory_mb} MB'{}",
-                with_gpu(&|gpu| format!("\naccelerator {gpu}"))
-            ),
-        },
-    ]
+    // Omitted without a GPU: some schedulers reject a request for 0 GPUs.
+    let with_gpu = |before: &str| if gpu > 0 { format!("{before}{gpu}") } else { String::new() };
+    let metaflow = format!("@resources(cpu={cpu}, memory={memory_mb}{})", with_gpu(", gpu="));
+    let slurm =
+        format!("#SBATCH --cpus-per-task={cpu}\n#SBATCH --mem={memory_mb}M{}", with_gpu("\n#SBATCH --gpus="));
+    let kubernetes = format!(
+        "resources:\n  requests:\n    cpu: \"{cpu}\"\n    memory: {memory_mb}Mi\n  limits:\n    memory: {memory_mb}Mi{}",
+        with_gpu("\n    nvidia.com/gpu: ")
+    );
+    let nextflow = format!("cpus {cpu}\nmemory '{memory_mb} MB'{}", with_gpu("\naccelerator "));
+    [("Metaflow", metaflow), ("Slurm", slurm), ("Kubernetes", kubernetes), ("Nextflow", nextflow)]
 }
 
 #[cfg(test)]
@@ -52,10 +23,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gpu_is_asked_for_only_where_one_is_needed() {
+    fn gpu_is_requested_only_if_recommended() {
         let texts = |gpu| {
             let resources = Resources { cpu: 4, memory_mb: 3072, gpu, vram_mb: 0 };
-            snippets(&resources).map(|snippet| snippet.text)
+            snippets(&resources).map(|(_, text)| text)
         };
         assert_eq!(
             texts(0),

@@ -1,4 +1,4 @@
-//! The page as a whole: what it says of runs of every kind, and what it never does.
+//! The whole page, for runs of every kind.
 
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
@@ -7,9 +7,8 @@ use sha2::{Digest as _, Sha256};
 use super::*;
 use crate::config::Config;
 use crate::metric::{Metric, Row};
-use crate::record;
-use crate::recording::OomKills;
-use crate::recording::Run;
+use crate::probe::cgroup::OomKills;
+use crate::store::recording::{Head, Run};
 
 const START: f64 = 1_741_785_600.0;
 
@@ -21,7 +20,7 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 fn recording(config: &Config, run: Run, rows: u32) -> Recording {
-    let mut head = record::head(config, 4242, START, run);
+    let mut head = Head::new(config, 4242, START, run);
     head.metadata.set_stop_time(START + f64::from(rows));
     head.server_info =
         Some(object(json!({"os": "linux", "vcpus": 4, "memory_mb": 8192.0, "cpu_limit": 2.0})));
@@ -49,10 +48,14 @@ fn finished() -> Run {
     Run { status: Some(Status::Finished), exit_code: Some(0), ..Run::default() }
 }
 
+fn context_of(recording: &Recording, history: Vec<Stats>) -> Context {
+    Context::of(&recording.head, recording.summary(), history, START + 60.0, Zone::utc())
+}
+
 fn page_of(recording: &Recording, change: impl FnOnce(&mut Context)) -> String {
-    let mut context = Context::new(recording, Vec::new(), START + 60.0, Zone::utc());
+    let mut context = context_of(recording, Vec::new());
     change(&mut context);
-    render(recording, &context)
+    context.render(recording)
 }
 
 fn page(run: Run, rows: u32) -> String {
@@ -64,7 +67,7 @@ fn hash(text: &str) -> String {
 }
 
 #[test]
-fn the_policy_allows_this_style_and_this_script_and_nothing_else() {
+fn policy_allows_only_the_style_and_script_of_the_page() {
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'\n",
         hash(include_str!("page.css")),
@@ -78,21 +81,22 @@ fn the_policy_allows_this_style_and_this_script_and_nothing_else() {
 }
 
 #[test]
-fn the_same_input_gives_the_same_page() {
+fn same_input_gives_the_same_page() {
     let recording = recording(&Config::default(), finished(), 3);
     assert_eq!(page_of(&recording, |_| {}), page_of(&recording, |_| {}));
 }
 
 #[test]
-fn a_job_that_was_killed_for_memory_is_said_to_be_and_what_to_try() {
+fn oom_kill_is_reported_with_more_memory_to_request() {
     let oom_kills = Some(OomKills { processes: 1, certain: true });
     let page = page(Run { status: Some(Status::Killed), signal: Some(9), oom_kills, ..Run::default() }, 3);
-    assert!(page.contains("Failed</strong> killed for memory after 3 s"));
-    assert!(page.contains("it was killed for memory, at "));
+    assert!(page.contains("Failed</strong> killed (out of memory) after 3 s"));
+    assert!(page.contains("the OOM killer ended the job at "));
+    assert!(page.contains("; estimate after an OOM kill") && !page.contains("plus 20 %"));
 }
 
 #[test]
-fn every_standing_has_its_word_and_its_ending() {
+fn every_status_has_a_badge_and_an_ending() {
     let status = |status, exit_code, signal| {
         let page = page(Run { status, exit_code, signal, ..Run::default() }, 3);
         let from = page.find("<p class=\"status\">").unwrap();
@@ -108,20 +112,23 @@ fn every_standing_has_its_word_and_its_ending() {
     );
     assert_eq!(
         status(Some(Status::Killed), None, Some(9)),
-        "<strong class=\"badge bad\">Failed</strong> by signal 9 (SIGKILL) after 3 s"
+        "<strong class=\"badge bad\">Failed</strong> ended by signal 9 (SIGKILL) after 3 s"
     );
     assert_eq!(
         status(Some(Status::Running), None, None),
-        "<strong class=\"badge open\">Pending</strong> still running, 3 s so far"
+        "<strong class=\"badge open\">Pending</strong> running for 3 s"
     );
     assert_eq!(
         status(Some(Status::Ended), None, None),
-        "<strong class=\"badge good\">Finished</strong> after 3 s; its exit code is not known"
+        "<strong class=\"badge good\">Finished</strong> after 3 s; exit code unknown"
     );
     assert!(
-        status(Some(Status::TrackerDied), None, None).contains("Pending</strong> the tracker itself ended")
+        status(Some(Status::TrackerDied), None, None)
+            .contains("Pending</strong> the tracker ended after 3 s")
     );
-    assert!(status(Some(Status::Detached), None, None).contains("Pending</strong> tracking was stopped"));
+    assert!(
+        status(Some(Status::Detached), None, None).contains("Pending</strong> tracking stopped after 3 s")
+    );
     assert!(status(None, None, None).contains("Finished"));
     let recording = recording(&Config::default(), finished(), 3);
     assert!(page_of(&recording, |context| context.failed = true).contains("badge bad\">Failed"));
@@ -129,13 +136,13 @@ fn every_standing_has_its_word_and_its_ending() {
 }
 
 #[test]
-fn the_footer_names_who_asked() {
+fn footer_names_the_integration() {
     let recording = recording(&Config::default(), finished(), 1);
     let footer = |integration: &str| {
         let page = page_of(&recording, |context| context.integration = integration.to_owned());
         page.split("<footer>").nth(1).unwrap().split(',').next().unwrap().to_owned()
     };
-    let plain = format!("Made by <code>resource-tracker</code> {}", env!("CARGO_PKG_VERSION"));
+    let plain = format!("Generated by <code>resource-tracker</code> {}", env!("CARGO_PKG_VERSION"));
     assert_eq!(footer("Standalone"), plain);
     assert_eq!(footer("r"), format!("{plain} from <code>R</code>"));
     assert_eq!(footer("METAFLOW"), format!("{plain} from <code>Metaflow</code>"));
@@ -143,7 +150,7 @@ fn the_footer_names_who_asked() {
 }
 
 #[test]
-fn nothing_of_the_run_is_taken_for_markup() {
+fn text_of_the_run_is_escaped() {
     let evil = "<script>alert(1)</script>\"'&";
     let run = Run {
         job: Some(evil.into()),
@@ -169,20 +176,20 @@ fn nothing_of_the_run_is_taken_for_markup() {
     });
     let own = page.matches("<script").count();
     assert_eq!((own, page.matches("</script").count(), page.matches("<img").count()), (2, 2, 0));
-    assert!(page.matches("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;").count() >= 12);
+    assert!(page.matches("&lt;script&gt;alert(1)&lt;/script&gt;&quot;'&amp;").count() >= 12);
     assert!(!page.contains("x<b>"));
 }
 
 #[test]
-fn runs_with_little_in_them_have_a_page_that_says_so() {
+fn run_without_samples_or_tables_has_a_page() {
     let none = page(finished(), 0);
-    assert!(none.contains("Nothing can be recommended: No metrics collected (yet)."));
-    assert!(none.contains("there is nothing to draw") && !none.contains("<figure"));
-    assert!(none.contains("there are no figures"));
+    assert!(none.contains("No recommendation: No metrics collected (yet)."));
+    assert_eq!(none.matches("No samples were recorded.").count(), 2);
+    assert!(!none.contains("<figure"));
 
     let one = page(finished(), 1);
     assert_eq!(one.matches("<figure").count(), 5);
-    assert!(one.contains("<path class=\"line\" d=\"M0 0h4000\"/>") || one.contains("h4000\"/>"));
+    assert!(one.contains("h4000\"></path>"));
 
     let without = |track_processes, track_system| {
         let config = Config { track_processes, track_system, ..Config::default() };
@@ -191,22 +198,22 @@ fn runs_with_little_in_them_have_a_page_that_says_so() {
     let no_system = without(true, false);
     assert_eq!((no_system.matches("<figure").count(), no_system.contains("System CPU")), (3, false));
     let no_process = without(false, true);
-    assert!(no_process.contains("Nothing can be recommended: the process table is off"));
+    assert!(no_process.contains("No recommendation: process tracking was off."));
     assert_eq!((no_process.matches("<figure").count(), no_process.contains("Process CPU")), (5, false));
 }
 
 #[test]
-fn who_uses_the_machine_is_guessed_where_a_recording_does_not_say() {
+fn allocation_is_guessed_if_the_recording_has_none() {
     let mut recording = recording(&Config::default(), finished(), 3);
-    assert!(page_of(&recording, |_| {}).contains("this job alone (dedicated)"));
+    assert!(page_of(&recording, |_| {}).contains("dedicated to this job"));
     if let Some(info) = &mut recording.head.server_info {
         info.insert("allocation".to_owned(), json!("shared"));
     }
-    assert!(page_of(&recording, |_| {}).contains("others too (shared)"));
+    assert!(page_of(&recording, |_| {}).contains("shared with other jobs"));
 }
 
 #[test]
-fn the_gpu_has_charts_where_there_is_one() {
+fn gpu_charts_need_a_gpu() {
     let mut recording = recording(&Config::default(), finished(), 3);
     assert!(!page_of(&recording, |_| {}).contains("chart-vram"));
     if let Some(info) = &mut recording.head.server_info {
@@ -219,7 +226,7 @@ fn the_gpu_has_charts_where_there_is_one() {
         assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
     }
     assert!(page.contains("2 Tesla T4, 30.0 GiB") && !page.contains("chart-each-gpu"));
-    // Which of them the job left idle is seen where there are figures of each.
+    // Figures per GPU add a chart that shows idle GPUs.
     for row in 1..=3 {
         let gpus = [0.75, 0.0].map(|share| [Some(share); Metric::PER_GPU.len()]);
         recording.push(&Row::of(|_| Some(f64::from(row))).with_gpus(gpus.to_vec()));
@@ -229,15 +236,14 @@ fn the_gpu_has_charts_where_there_is_one() {
 }
 
 #[test]
-fn every_part_about_gpus_is_there_exactly_when_there_is_one() {
-    // In the page's text, the figures, the charts, the advice and the table of single GPUs.
+fn gpu_parts_of_the_page_need_a_gpu() {
     let parts = [
         "<dt>GPUs</dt>",
         "GPU usage",
         "GPUs in use",
         "VRAM",
-        "GPU by GPU",
-        "never used it",
+        "Usage per GPU",
+        "did not use its GPU",
         "id=\"chart-gpu",
     ];
     let mut recording = recording(&Config::default(), finished(), 3);
@@ -249,7 +255,7 @@ fn every_part_about_gpus_is_there_exactly_when_there_is_one() {
         info.extend(object(json!({"gpu_count": 1, "gpu_names": ["<T4>"], "gpu_memory_mb": 15_360.0})));
     }
     if let Some(run) = &mut recording.head.run {
-        run.gpus = vec![crate::source::gpu::GpuFigures {
+        run.gpus = vec![crate::probe::gpu::GpuFigures {
             name: "<T4>".to_owned(),
             allowed: true,
             vram_total_mib: Some(15_360.0),
@@ -259,7 +265,7 @@ fn every_part_about_gpus_is_there_exactly_when_there_is_one() {
             usage_mean: Some(0.4),
             power_mean_w: Some(70.2),
             temperature_max_c: Some(61.0),
-            ..crate::source::gpu::GpuFigures::default()
+            ..crate::probe::gpu::GpuFigures::default()
         }];
     }
     let page = page_of(&recording, |_| {});
@@ -269,28 +275,28 @@ fn every_part_about_gpus_is_there_exactly_when_there_is_one() {
     let row = "<tr><th scope=\"row\">0: &lt;T4&gt;</th><td>0 %</td><td>0 %</td><td>40 %</td><td>0 B</td>\
                <td>15.0 GiB</td><td>70 W</td><td>61 °C</td><td></td></tr>";
     assert!(page.contains(row), "{page}");
-    // A GPU that another job could use is no reason to ask for less.
+    // A GPU that is not available to the job gives no finding.
     if let Some(run) = &mut recording.head.run {
         run.gpus[0].allowed = false;
     }
     let page = page_of(&recording, |_| {});
-    assert!(page.contains("not for the job") && !page.contains("never used it"));
+    assert!(page.contains("not available to the job") && !page.contains("did not use its GPU"));
 }
 
 #[test]
-fn limits_and_the_peak_of_the_statistics_are_in_the_plot() {
+fn chart_shows_limits_and_the_peak_of_the_statistics() {
     let page = page(finished(), 3);
     let cpu = page.split("id=\"chart-cpu\"").nth(1).unwrap().split("</figure>").next().unwrap();
-    // One core used, two allowed of four: the axis ends at two, where the line is.
-    assert!(cpu.contains("2 CPUs allowed, 4 CPUs</span>"), "{cpu}");
-    assert!(cpu.contains("<path class=\"limit\" d=\"M0 0H4000\"/>"), "{cpu}");
+    // Usage is 1 CPU, the limit is 2 of 4 CPUs: the axis ends at the limit.
+    assert!(cpu.contains("2 CPUs (limit), 4 CPUs</span>"), "{cpu}");
+    assert!(cpu.contains("<path class=\"limit\" d=\"M0 0H4000\"></path>"), "{cpu}");
     let memory = page.split("id=\"chart-memory\"").nth(1).unwrap().split("</figure>").next().unwrap();
-    // 3 MiB at the end of an axis of 3 MiB, in the middle of the last of three rows.
-    assert!(memory.contains("<path class=\"peak\" d=\"M3333 0h0\"/>"), "{memory}");
+    // The peak is 3 MiB on an axis of 3 MiB, in the middle of the last of three rows.
+    assert!(memory.contains("<path class=\"peak\" d=\"M3333 0h0\"></path>"), "{memory}");
 }
 
 #[test]
-fn a_peak_between_two_readings_is_drawn_too() {
+fn peak_between_two_readings_is_drawn() {
     let mut recording = recording(&Config::default(), finished(), 1);
     let mut row = Row::default();
     row.set(Metric::Timestamp, Some(START + 2.0));
@@ -300,20 +306,20 @@ fn a_peak_between_two_readings_is_drawn_too() {
     recording.push(&row);
     let page = page_of(&recording, |_| {});
     let memory = page.split("id=\"chart-memory\"").nth(1).unwrap().split("</figure>").next().unwrap();
-    assert!(memory.contains("<path class=\"peak\" d=\"M3000 0h0\"/>"), "{memory}");
+    assert!(memory.contains("<path class=\"peak\" d=\"M3000 0h0\"></path>"), "{memory}");
     assert!(memory.contains("class=\"band\"") && memory.contains("<td>8.00 MiB</td>"), "{memory}");
 }
 
 #[test]
-fn servers_are_shown_with_savings_or_in_words() {
+fn servers_are_shown_with_savings() {
     let mut recording = recording(&Config::default(), finished(), 3);
-    assert!(page_of(&recording, |_| {}).contains("No catalogue of servers was asked"));
+    assert!(page_of(&recording, |_| {}).contains("Servers were not searched"));
     let offline = || {
-        Catalog::new(crate::catalog::Settings {
+        Catalog::new(crate::market::catalog::Settings {
             cache_dir: None,
             offline: true,
             keeper_url: String::new(),
-            deadline: crate::catalog::DEADLINE,
+            deadline: crate::market::catalog::DEADLINE,
         })
     };
     let info = json!({"vendor": "aws", "instance_type": "m5.4xlarge", "region": "us-east-1"});
@@ -321,41 +327,41 @@ fn servers_are_shown_with_savings_or_in_words() {
     let head = recording.head.clone();
     let asked = page_of(&recording, |context| context.ask(&head, &mut offline()));
     assert!(asked.contains("this run would have cost"), "servers");
-    assert!(asked.contains(" less</strong> than here"), "savings");
-    assert!(asked.contains("Prices by the built-in catalogue"), "source");
-    assert!(asked.contains("<dt>Cost of this run</dt>") && asked.contains("<dt>Cost here</dt>"), "cost");
+    assert!(asked.contains(" less</strong> than on its own machine"), "savings");
+    assert!(asked.contains("Prices from the built-in catalogue"), "source");
+    assert!(asked.matches("<dt>Cost of this run</dt>").count() == 2, "cost");
     let nothing = page_of(&recording, |context| {
         context.ask(&head, &mut offline());
         if let Servers::Answered(answer) = &mut context.servers {
             answer.servers.clear();
         }
     });
-    assert!(nothing.contains("No server in the catalogue has what is needed (1 CPU, 128 MiB)."));
+    assert!(nothing.contains("No server in the catalogue fits (1 CPU, 128 MiB)."));
 }
 
 #[test]
-fn history_stands_beside_this_run() {
+fn earlier_runs_are_shown_beside_this_run() {
     let mut recording = recording(&Config::default(), finished(), 4);
     let earlier = recording.stats().unwrap();
     recording.head.metadata.start_time = Some(START - 4.0);
-    let mut context = Context::new(&recording, vec![earlier.clone(), earlier], START, Zone::utc());
+    let mut context = context_of(&recording, vec![earlier.clone(), earlier]);
     context.title = Some("train".into());
-    let page = render(&recording, &context);
+    let page = context.render(&recording);
     assert!(page.contains("colspan=\"3\">2 earlier runs</th>"));
     assert!(page.contains(
         "<tr><th scope=\"row\">Duration</th><td></td><td></td><td>8 s<small>+100 %</small></td><td></td><td></td><td>4 s</td></tr>"
     ));
     assert!(page.contains(
-        "<tr><th scope=\"row\">CPU usage</th><td>1.00<small>±0 %</small></td><td>1.00<small>±0 %</small></td><td>8 s of CPU</td>"
+        "<tr><th scope=\"row\">CPU usage</th><td>1.00<small>±0 %</small></td><td>1.00<small>±0 %</small></td><td>8 s CPU time</td>"
     ));
-    assert!(page.contains("mean use 1.00 over 3 runs"));
+    assert!(page.contains("mean usage 1.00 over 3 runs"));
 }
 
 #[test]
-fn what_was_asked_for_stands_beside_the_advice() {
+fn requested_resources_are_shown_beside_the_advice() {
     let recording = recording(&Config::default(), finished(), 20);
     let html =
         page_of(&recording, |context| context.requested = Some("@resources(cpu=2, note='<b>')".to_owned()));
-    assert!(html.contains("Asked for this time: <code>@resources(cpu=2, note=&#39;&lt;b&gt;&#39;)</code>"));
-    assert!(!page_of(&recording, |_| {}).contains("Asked for this time"));
+    assert!(html.contains("Requested for this run: <code>@resources(cpu=2, note='&lt;b&gt;')</code>"));
+    assert!(!page_of(&recording, |_| {}).contains("Requested for this run"));
 }

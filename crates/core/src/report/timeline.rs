@@ -1,57 +1,54 @@
-//! The time axis of a recording, and its series reduced to what a screen can show.
+//! The time axis of a recording, and its series reduced to the resolution of a screen.
 //!
-//! In:  timestamps and lengths of rows, values of a series by row.
-//! Out: [`Timeline`]: spans of time, each covered by one row; [`Timeline::reduce`], which joins spans until few
-//!      enough are left; [`Level`] of a series over each, with the least and the most so that no peak is lost.
-//! Not here: which series there are (`plots`), how they are drawn (`chart`).
+//! In:  timestamps and lengths of rows, values of a series per row.
+//! Out: [`Timeline`]: spans of time, each covered by one row; [`Timeline::reduce`], which joins spans into groups;
+//!      [`Level`] of a series over a group, with minimum and maximum so that no peak is lost.
+//! Not here: the choice of series (`plots`), drawing (`chart`).
 //!
-//! A row tells of the time since the row before: it is drawn over that time, to scale, be it a full interval or
-//! the last 2 ms. Time that no row tells of (a suspended machine, a clock that was set forward) stays empty.
+//! A row covers the time since the previous row, and is drawn to scale over that time: a full interval or the last
+//! 2 ms. Time without a row (a suspended machine, a clock that was set forward) stays empty.
 
 use std::ops::Range;
 
-/// A row this much longer than the interval missed a tick: levels were not read in its first part.
+/// A row longer than this many intervals missed a tick: no level is known for the first part of the row.
 const MISSED: f64 = 1.5;
 
-/// Less than this share of an interval between two rows is the clock's unrest, not a gap.
-const UNREST: f64 = 0.5;
+/// A gap between two rows below this share of an interval is clock jitter.
+const JITTER: f64 = 0.5;
 
-/// A stretch of time that one row tells of.
+/// A period that one row covers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Span {
     /// Seconds since the start of the timeline.
     pub(super) from_s: f64,
     pub(super) to_s: f64,
     row: usize,
-    /// Levels such as memory were read at its end, and ticks missed nowhere in it.
+    /// Levels such as memory were read at the end of the span; `false` for the missed part of a row.
     read: bool,
 }
 
-/// What rows are laid out from.
+/// The times of all rows.
 pub(super) struct Clock<'a> {
-    /// When each row was read, Unix seconds; NaN where unknown.
+    /// Unix seconds; NaN where unknown.
     pub(super) timestamps: &'a [f64],
-    /// Length of each row by the monotonic clock, where recorded.
+    /// Length of each row by the monotonic clock, if recorded.
     pub(super) elapsed_s: Option<&'a [f64]>,
-    /// Moment of the baseline.
+    /// Time of the first reading, before the first row.
     pub(super) start_time: Option<f64>,
-    /// Nominal length of a row.
     pub(super) interval_s: f64,
 }
 
-/// All rows in time.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Timeline {
-    /// Unix seconds of its start.
+    /// Unix seconds.
     pub(super) start: f64,
-    /// Its length.
     pub(super) length_s: f64,
-    /// Length of each row in seconds, for rates.
+    /// Length of each row, for rates.
     pub(super) row_s: Vec<f64>,
     spans: Vec<Span>,
 }
 
-/// Neighbouring spans that are shown as one.
+/// Neighbouring spans that are drawn as one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Group {
     pub(super) from_s: f64,
@@ -63,20 +60,20 @@ pub(super) struct Group {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Level {
     pub(super) min: f64,
-    /// Every row counts by its length.
+    /// Mean, weighted by the length of the spans.
     pub(super) mean: f64,
     pub(super) max: f64,
 }
 
 impl Timeline {
-    /// Lays the rows out; `None` when there are none.
+    /// The timeline of a recording; `None` if it has no rows.
     pub(super) fn new(clock: &Clock<'_>) -> Option<Self> {
         let interval_s = clock.interval_s;
         let first = clock.timestamps.iter().copied().find(|timestamp| timestamp.is_finite());
         let start =
             clock.start_time.filter(|start| start.is_finite()).or(first.map(|first| first - interval_s))?;
         let (mut spans, mut row_s) = (Vec::with_capacity(clock.timestamps.len()), Vec::new());
-        // By how much the clock was set back so far, and where the last row ended.
+        // Total time by which the clock was set back, and the end of the previous row.
         let (mut set_back_s, mut end_s) = (0.0, 0.0);
         for (row, timestamp) in clock.timestamps.iter().enumerate() {
             let read_s = timestamp - start + set_back_s;
@@ -88,11 +85,11 @@ impl Timeline {
                 .unwrap_or(interval_s);
             row_s.push(length_s);
             let mut from_s = read_s - length_s;
-            if !from_s.is_finite() || from_s - end_s < -UNREST * interval_s {
-                // Time goes on where the clock went back, or told nothing.
+            if !from_s.is_finite() || from_s - end_s < -JITTER * interval_s {
+                // The clock was set back or has no value: the row starts at the end of the previous row.
                 set_back_s += if from_s.is_finite() { end_s - from_s } else { 0.0 };
                 from_s = end_s;
-            } else if from_s - end_s < UNREST * interval_s {
+            } else if from_s - end_s < JITTER * interval_s {
                 from_s = end_s;
             }
             let to_s = if read_s.is_finite() {
@@ -112,7 +109,7 @@ impl Timeline {
         (!spans.is_empty()).then_some(Self { start, length_s, row_s, spans })
     }
 
-    /// Joins neighbours until about `most` groups are left; every span alone when there are no more than that.
+    /// Joins neighbouring spans into about `most` groups. With at most `most` spans, each span is a group.
     pub(super) fn reduce(&self, most: usize) -> Vec<Group> {
         let alone = self.spans.len() <= most;
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
@@ -120,7 +117,7 @@ impl Timeline {
         let mut groups: Vec<Group> = Vec::with_capacity(self.spans.len().min(2 * most));
         for (number, span) in self.spans.iter().enumerate() {
             match groups.last_mut() {
-                // A gap that a screen can show is never joined over.
+                // Spans are not joined across a visible gap.
                 Some(group)
                     if !alone
                         && group.to_s - group.from_s < width_s
@@ -135,7 +132,7 @@ impl Timeline {
         groups
     }
 
-    /// A series over a group; `None` where nothing was measured. A level is known only where it was read.
+    /// A series over a group; `None` if nothing was measured. Levels are unknown in spans that were not read.
     pub(super) fn level(&self, group: &Group, series: &Series) -> Option<Level> {
         let (mut weight_s, mut weighted) = (0.0, 0.0);
         let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -144,31 +141,31 @@ impl Timeline {
             if value.is_nan() {
                 continue;
             }
-            // A row of no length still counts, by next to nothing.
+            // The minimum keeps the value of a row of length 0, which would have no weight.
             let span_s = (span.to_s - span.from_s).max(1e-9);
             weight_s += span_s;
             weighted += value * span_s;
             min = min.min(value);
             max = max.max(value).max(series.highs.get(span.row).copied().unwrap_or(value));
         }
-        // Rounding must not carry a mean past what was measured.
+        // Rounding must not move the mean outside of the measured range.
         (weight_s > 0.0).then(|| Level { min, mean: (weighted / weight_s).clamp(min, max), max })
     }
 
-    /// The middle of the time for which a row was read, in seconds since the start.
+    /// The middle of the span in which a row was read, in seconds since the start.
     pub(super) fn middle_s(&self, row: usize) -> Option<f64> {
         let at = self.spans.partition_point(|span| span.row < row || (span.row == row && !span.read));
         self.spans.get(at).map(|span| f64::midpoint(span.from_s, span.to_s))
     }
 }
 
-/// The values of a series, by row; NaN where nothing was measured.
+/// The values of a series per row; NaN where not measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Series {
     pub(super) by_row: Vec<f64>,
-    /// What is known to have been reached between two readings; empty where nothing is.
+    /// Peaks between two readings; empty if unknown.
     pub(super) highs: Vec<f64>,
-    /// Read at one moment, unlike what is counted over a whole row.
+    /// Whether the values were read at the end of a row; else they were measured over the row.
     pub(super) is_level: bool,
 }
 
@@ -187,20 +184,20 @@ mod tests {
     }
 
     #[test]
-    fn part_rows_are_as_long_as_they_were() {
+    fn short_rows_keep_their_length() {
         let timeline = timeline(&[100.25, 101.25, 101.5], None);
         assert_eq!(shape(&timeline), [(0.0, 0.25, 0, true), (0.25, 1.25, 1, true), (1.25, 1.5, 2, true)]);
         assert_eq!((timeline.length_s, timeline.row_s.as_slice()), (1.5, [0.25, 1.0, 0.25].as_slice()));
     }
 
     #[test]
-    fn a_suspended_machine_leaves_a_gap() {
+    fn suspended_machine_leaves_a_gap() {
         let timeline = timeline(&[101.0, 161.0], Some(&[1.0, 1.0]));
         assert_eq!(shape(&timeline), [(0.0, 1.0, 0, true), (60.0, 61.0, 1, true)]);
     }
 
     #[test]
-    fn a_missed_tick_is_measured_but_its_levels_were_not_read() {
+    fn missed_tick_has_usage_but_no_levels() {
         let timeline = timeline(&[101.0, 104.0], Some(&[1.0, 3.0]));
         assert_eq!(shape(&timeline), [(0.0, 1.0, 0, true), (1.0, 3.0, 1, false), (3.0, 4.0, 1, true)]);
         let groups = timeline.reduce(9);
@@ -215,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_does_not_turn_time_round() {
+    fn clock_that_was_set_back_does_not_reverse_time() {
         let timeline = timeline(&[101.0, 102.0, 42.5, 43.5], Some(&[1.0; 4]));
         let ends: Vec<f64> = timeline.spans.iter().map(|span| span.to_s).collect();
         assert_eq!(ends, [1.0, 2.0, 3.0, 4.0]);
     }
 
     #[test]
-    fn rows_without_a_time_or_a_start_still_have_a_place() {
+    fn rows_without_timestamp_or_start_are_placed() {
         let clock =
             Clock { timestamps: &[f64::NAN, 5.0], elapsed_s: None, start_time: None, interval_s: 2.0 };
         let timeline = Timeline::new(&clock).unwrap();
@@ -233,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_level() {
+    fn unmeasured_rows_have_no_level() {
         let timeline = timeline(&[101.0, 102.0], None);
         let series = Series { by_row: vec![f64::NAN, 4.0], highs: vec![f64::NAN, 9.0], is_level: true };
         let groups = timeline.reduce(2);
@@ -242,10 +239,9 @@ mod tests {
     }
 
     proptest! {
-        /// However few groups are left, the least and the most of all rows are among theirs, time does not turn
-        /// back, and there are not many more groups than asked for.
+        /// Groups keep the minimum and maximum of all rows, are in order, and are at most about `most`.
         #[test]
-        fn reducing_keeps_every_extreme(
+        fn reduction_keeps_minimum_and_maximum(
             steps in prop::collection::vec((-3.0_f64..40.0, 0.0_f64..3.0, -5.0_f64..5.0), 1..400),
             most in 1_usize..40,
         ) {

@@ -1,63 +1,63 @@
-//! What makes a row of two looks at the machine and the job.
+//! The engine: takes samples of the machine, the job and the GPUs, and makes a row from two samples.
 //!
-//! In:  a moment, and who the job is. Out: a [`Row`]; what there is to say of it.
-//! Not here: when it looks, and who takes the rows (the loop around it), what is in a row (`diff`).
+//! In:  the moment of each tick, and the job. Out: [`Row`]s and notes for the user.
+//! Not here: the time grid and the sinks (`thread`), the cells of a row (`diff`).
 
 use std::sync::Arc;
 
 use super::Target;
-use crate::cloud;
 use crate::config::Config;
-use crate::counter::TreeCounter;
-use crate::diff::{self, Counter, Rates, Usage, Within};
 use crate::error::SourceError;
-use crate::follow::{FollowedJob, Sampler as Place, Started, Wanted};
-use crate::ledger::Reaped;
+use crate::job::counter::TreeCounter;
+use crate::job::ledger::Reaped;
+use crate::job::usage::{Counter, CpuTime, JobUsage, ReadWindow};
+use crate::job::{self, AttachRequest, LaunchedJob, SamplerPlace, TrackedJob};
 use crate::metric::Row;
-use crate::root::{Access, Kept, Root, Shape};
-use crate::snapshot::{CpuTime, JobReading, Moment, OwnCost, Snapshot};
-use crate::source::Machine;
-use crate::source::gpu::{Gpus, Question, Watch as GpuWatch};
-use crate::sys;
-use crate::tracker::Progress;
+use crate::os::root::{Kept, Root};
+use crate::os::{self, Moment};
+use crate::probe::MachineProbe;
+use crate::probe::gpu::{Gpus, Question};
+use crate::sampler::diff::{self, Rates, Usage};
+use crate::sampler::gpu_watch::GpuWatch;
+use crate::sampler::progress::Progress;
+use crate::sampler::sample::{Sample, TrackerCost};
 
-/// What makes a row of two looks; the sampling thread is a loop around it.
 pub struct Engine {
     root: Arc<Root>,
     pub(super) config: Config,
-    machine: Machine,
-    pub(super) job: Option<Box<dyn FollowedJob>>,
-    before: Snapshot,
-    after: Snapshot,
+    machine: MachineProbe,
+    pub(super) job: Option<Box<dyn TrackedJob>>,
+    started_at: Moment,
+    /// The sample of the last row, at first the baseline.
+    before: Sample,
+    /// The sample of the next row.
+    after: Sample,
     process_usage: Usage,
     system_usage: Usage,
-    /// We are a process of our own, apart from the job's: all that we use is the tracker's.
+    /// Whether this process is the tracker, and not a host process.
     is_own_process: bool,
     own_statm: Option<Kept>,
-    /// We look from a thread of our own, which is no part of the job; else from one of the host's.
+    /// Whether the sampling thread only samples. Otherwise it is a thread of the host process, and part of the job.
     has_own_thread: bool,
     buffer: Vec<u8>,
-    /// Orphans that ended since the last look.
+    /// Orphans that the tracker reaped since the last sample.
     pub(super) reaped: Vec<Reaped>,
     pub(super) rows: u64,
-    /// `None` where this machine has no GPU.
+    /// `None` on machines without GPUs.
     pub(super) gpus: Option<GpuWatch>,
-    /// What did not go as it should, and was not told yet.
+    /// Notes that are not published yet.
     notes: Vec<String>,
-    /// Sources of which a failure was told.
+    /// Names of the sources whose failure was noted.
     failed: Vec<&'static str>,
 }
 
 impl Engine {
-    /// Reads the baseline: what follows is counted from here.
-    ///
-    /// # Errors
-    /// Where the process to follow is not there or cannot be read.
+    /// Takes the baseline sample, from a thread that only samples.
     pub fn start(root: Arc<Root>, config: Config, target: Target) -> Result<Self, SourceError> {
         Self::start_in(root, config, target, true)
     }
 
-    /// The same from a thread of the host's, whose own time is the job's.
+    /// Takes the baseline sample. Without a thread of its own, the CPU time of the calling thread counts for the job.
     pub(crate) fn start_in(
         root: Arc<Root>,
         config: Config,
@@ -67,12 +67,13 @@ impl Engine {
         let is_own_process = target == Target::Future;
         let own_statm = is_own_process.then(|| root.keep("/proc/self/statm").ok()).flatten();
         let mut engine = Self {
-            machine: Machine::of(Arc::clone(&root), config.backend, config.track_system),
+            machine: MachineProbe::of(Arc::clone(&root), config.backend, config.track_system),
             root,
             config,
             job: None,
-            before: Snapshot::default(),
-            after: Snapshot::default(),
+            started_at: Moment::default(),
+            before: Sample::default(),
+            after: Sample::default(),
             process_usage: Usage::default(),
             system_usage: Usage::default(),
             is_own_process,
@@ -86,39 +87,40 @@ impl Engine {
             failed: Vec::new(),
         };
         let at = Moment::now();
-        engine.machine.read(at, &mut engine.before);
+        engine.started_at = at;
+        engine.machine.read(at, &mut engine.before.machine);
         match target {
-            Target::Running(pid) => engine.follow_running(pid)?,
-            // A job that has not started has spent nothing.
+            Target::Running(pid) => engine.attach(pid)?,
+            // The baseline of a job that has not started is zero.
             Target::Future => {
-                let cpu = CpuTime { within: Within::at(at.monotonic_ns), ..CpuTime::default() };
-                engine.before.job = Some(JobReading { cpu, ..JobReading::default() });
+                let cpu = CpuTime { within: ReadWindow::at(at.monotonic_ns), ..CpuTime::default() };
+                engine.before.job = Some(JobUsage { cpu, ..JobUsage::default() });
             }
             Target::None => {}
         }
-        // After the counters were opened: what this thread starts from now on is not in them.
-        let gpus = Gpus::open(&engine.root, !engine.config.as_guest);
+        // The thread that reads GPUs starts after the counters of the job are open, so that they do not count its time.
+        let gpus = Gpus::open(&engine.root);
         engine.gpus = gpus.map(|gpus| GpuWatch::new(gpus, engine.interval_ns()));
         engine.ask_gpus();
-        engine.before.own = engine.own_cost();
-        engine.add_usage_points(false);
+        engine.before.tracker = engine.tracker_cost();
+        engine.add_usage_points(true, false);
         engine.note_failures();
         Ok(engine)
     }
 
-    /// When the baseline was read.
-    #[must_use]
+    /// Moment of the baseline.
     pub const fn started_at(&self) -> Moment {
-        self.before.at
+        self.started_at
     }
 
-    fn follow_running(&mut self, pid: u32) -> Result<(), SourceError> {
+    fn attach(&mut self, pid: u32) -> Result<(), SourceError> {
         let sampler = self.place(pid);
-        let wanted = Wanted { pid, config: &self.config, sampler, has_own_thread: self.has_own_thread };
-        let found = self.machine.follow(wanted, &self.before)?;
-        self.notes.extend(found.notes);
-        self.before.job = Some(found.reading);
-        self.job = Some(found.job);
+        let request =
+            AttachRequest { pid, config: &self.config, sampler, has_own_thread: self.has_own_thread };
+        let attached = job::attach(&self.machine, request, &self.before.machine)?;
+        self.notes.extend(attached.notes);
+        self.before.job = Some(attached.usage);
+        self.job = Some(attached.job);
         Ok(())
     }
 
@@ -126,12 +128,12 @@ impl Engine {
         if !self.config.track_processes {
             return;
         }
-        let known = self.before.pids.clone().unwrap_or_default();
-        self.job = Some(self.machine.adopt(Started { pid, config: &self.config, known, counter }));
-        self.peek();
+        let known = self.before.machine.pids.clone().unwrap_or_default();
+        self.job = Some(job::track(&self.machine, LaunchedJob { pid, config: &self.config, known, counter }));
+        self.sample_between_rows();
     }
 
-    /// Whether the process that is followed is there and has not ended.
+    /// Whether the tracked process is alive.
     pub(crate) fn is_target_alive(&self) -> bool {
         self.job.as_ref().is_some_and(|job| job.is_root_still_alive())
     }
@@ -140,50 +142,48 @@ impl Engine {
         self.config.interval.ns().get()
     }
 
-    /// Inside of the process that we watch, what threads of ours spend is not the job's.
-    fn place(&self, pid: u32) -> Place {
+    /// Where the sampler runs. In the tracked process, the CPU time of the tracker's threads is not part of the job.
+    fn place(&self, pid: u32) -> SamplerPlace {
         if !self.is_own_process && self.has_own_thread && pid == std::process::id() {
-            self.root.note(|| Access::OwnClock);
-            let cpu_ns = sys::thread_cpu_ns().unwrap_or(0) + self.gpu_cpu_ns() + cloud::spent_ns();
-            Place::InsideOf { pid, cpu_ns }
+            let cpu_ns = os::thread_cpu_ns().unwrap_or(0) + self.gpu_cpu_ns() + os::background_cpu_ns();
+            SamplerPlace::InHostProcess { pid, cpu_ns }
         } else {
-            Place::Outside
+            SamplerPlace::OwnProcess
         }
     }
 
-    fn own_cost(&mut self) -> OwnCost {
-        self.root.note(|| Access::OwnClock);
+    fn tracker_cost(&mut self) -> TrackerCost {
         if !self.is_own_process {
-            return OwnCost { cpu_ns: sys::thread_cpu_ns().map(|ns| ns + self.gpu_cpu_ns()), rss_kib: None };
+            let cpu_ns = os::thread_cpu_ns().map(|ns| ns + self.gpu_cpu_ns());
+            return TrackerCost { cpu_ns, rss_kib: None };
         }
-        OwnCost { cpu_ns: sys::own_cpu_ns(), rss_kib: self.own_rss_kib() }
+        TrackerCost { cpu_ns: os::own_cpu_ns(), rss_kib: self.own_rss_kib() }
     }
 
     fn own_rss_kib(&mut self) -> Option<u64> {
-        let Some(statm) = &self.own_statm else { return sys::own_rss_kib() };
-        let text = self.root.reread(statm, Shape::Whole, &mut self.buffer).ok()?;
+        let Some(statm) = &self.own_statm else { return os::own_rss_kib() };
+        let text = self.root.reread(statm, &mut self.buffer).ok()?;
         let pages: u64 = std::str::from_utf8(text).ok()?.split(' ').nth(1)?.parse().ok()?;
-        Some(pages * (sys::page_bytes() / 1024))
+        Some(pages * (os::page_bytes() / 1024))
     }
 
-    /// How CPU time is counted: `perf`, `cgroup` or `procfs`.
-    #[must_use]
+    /// The source of CPU time: `perf`, `perf in part`, `cgroup`, `job object`, `procfs` or `sysinfo`.
     pub fn cpu_source(&self) -> &'static str {
         self.job.as_ref().map_or(self.config.backend.name(), |job| job.cpu_source())
     }
 
-    /// Looks at the job between two rows.
-    pub(super) fn peek(&mut self) {
-        self.look_at_job();
+    /// Samples the job and asks the GPUs, without making a row.
+    pub(super) fn sample_between_rows(&mut self) {
+        self.sample_job();
         self.ask_gpus();
     }
 
-    fn look_at_job(&mut self) {
+    fn sample_job(&mut self) {
         let Some(mut job) = self.job.take() else { return };
-        self.machine.list_processes(Moment::now(), &mut self.after);
+        self.machine.list_processes(Moment::now(), &mut self.after.machine);
         let reaped = std::mem::take(&mut self.reaped);
-        // A failed look costs nothing: the row's own look follows.
-        let _ = job.read(&self.after, &reaped, self.place(std::process::id()));
+        // A failure is reported with the next row, if it persists.
+        let _ = job.read(&self.after.machine, &reaped, self.place(std::process::id()));
         self.job = Some(job);
     }
 
@@ -194,7 +194,7 @@ impl Engine {
     fn gpu_question(&self) -> Question {
         let members = self.job.as_ref().map(|job| job.members()).unwrap_or_default();
         let root_pid = self.job.as_ref().map(|job| job.pid());
-        Question { members, root_pid, since_ns: Some(self.before.at.monotonic_ns) }
+        Question { members, root_pid, since_ns: Some(self.before.machine.at.monotonic_ns) }
     }
 
     fn ask_gpus(&self) {
@@ -203,69 +203,70 @@ impl Engine {
         }
     }
 
-    /// For looks by hand.
+    /// For rows that the user requests: asks the GPUs, and waits a short time for their answer.
     pub(crate) fn wait_for_gpus(&mut self) {
         if self.gpus.is_some() {
-            self.look_at_job();
+            self.sample_job();
         }
         if let Some(gpus) = &self.gpus {
             gpus.wait(self.gpu_question());
         }
     }
 
-    /// Makes the row from the last look to this moment.
+    /// Makes the row from the last row to now.
     pub fn tick(&mut self, at: Moment, missed_ticks: u64, is_end: bool) -> Row {
-        self.machine.read(at, &mut self.after);
+        self.after.job = None;
+        self.machine.read(at, &mut self.after.machine);
         if let Some(mut job) = self.job.take() {
             let reaped = std::mem::take(&mut self.reaped);
-            match job.read(&self.after, &reaped, self.place(std::process::id())) {
-                Ok(reading) => self.after.job = Some(reading),
-                Err(error) => self.after.failures.push(("job", error)),
+            match job.read(&self.after.machine, &reaped, self.place(std::process::id())) {
+                Ok(usage) => self.after.job = Some(usage),
+                Err(error) => self.after.machine.failures.push(("job", error)),
             }
             job.start_interval();
             self.job = Some(job);
         }
         if let Some(gpus) = &mut self.gpus {
-            let since_ns = self.before.at.monotonic_ns;
+            let since_ns = self.before.machine.at.monotonic_ns;
             (self.after.gpu, self.after.each_gpu) =
                 gpus.read(since_ns, at.monotonic_ns, is_end, &mut self.notes);
             if gpus.asks_at_ticks() && !is_end {
                 self.ask_gpus();
             }
         }
-        self.after.own = self.own_cost();
-        let (process_cores, system_cores) = self.add_usage_points(is_end);
+        self.after.tracker = self.tracker_cost();
+        let (process_cores, system_cores) = self.add_usage_points(false, is_end);
         let rates = Rates { process_cores, system_cores, missed_ticks };
         self.rows += 1;
         let row = diff::row(&self.before, &self.after, rates);
         std::mem::swap(&mut self.before, &mut self.after);
         self.note_failures();
         if self.before.job.is_none() {
-            // The next growth is counted from the last reading there was.
+            // The job could not be read: the growth of the next row counts from the last usage that was read.
             self.before.job = self.after.job;
         }
         row
     }
 
-    /// The last look becomes the baseline.
+    /// Rates start again at the last row.
     pub(crate) fn start_anew(&mut self) {
         self.process_usage.start_anew();
         self.system_usage.start_anew();
     }
 
-    /// Rates of the snapshot that is in `after`, or the first points from `before` at the start.
-    fn add_usage_points(&mut self, is_end: bool) -> (Option<f64>, Option<f64>) {
-        let snapshot = if self.after.at == Moment::default() { &self.before } else { &self.after };
-        let at = Within::at(snapshot.at.monotonic_ns);
-        let system = snapshot.cpu.and_then(|cpu| {
+    /// Adds the CPU times of a sample to the rates; returns the CPUs in use by the job and by the machine.
+    fn add_usage_points(&mut self, is_baseline: bool, is_end: bool) -> (Option<f64>, Option<f64>) {
+        let sample = if is_baseline { &self.before } else { &self.after };
+        let at = ReadWindow::at(sample.machine.at.monotonic_ns);
+        let system = sample.machine.cpu.and_then(|cpu| {
             let cores = self.system_usage.add(at, cpu.busy_ns(), Counter::Stepping)?;
-            // What was read late belongs to a longer time than we know of: no machine uses more CPUs than it has.
+            // A delay between reading the clock and reading the counter makes the rate too high.
             Some(cores.min(f64::from(cpu.cpus)))
         });
         let counter_then = self.before.job.map_or(Counter::Stepping, |job| job.cpu.counter);
-        let process = snapshot.job.and_then(|job| {
+        let process = sample.job.and_then(|job| {
             let counter = match job.cpu.counter.max(counter_then) {
-                // The account of a job that has ended is exact.
+                // The final amounts of an ended job are exact.
                 Counter::Stepping if is_end => Counter::ExactNow,
                 Counter::Clocks if is_end => Counter::ClocksNow,
                 counter => counter,
@@ -275,9 +276,9 @@ impl Engine {
         (process, system)
     }
 
-    /// What could not be read the last time, each source once.
+    /// Notes the sources that failed in the last row, each source once.
     fn note_failures(&mut self) {
-        for (source, error) in &self.before.failures {
+        for (source, error) in &self.before.machine.failures {
             if !self.failed.contains(source) {
                 self.failed.push(source);
                 self.notes.push(format!("{source}: {}", crate::error::with_causes(error)));
@@ -285,8 +286,7 @@ impl Engine {
         }
     }
 
-    /// Hands on what there is to say, each thing once.
-    pub(crate) fn tell_notes(&mut self, progress: &Progress) {
+    pub(crate) fn publish_notes(&mut self, progress: &Progress) {
         for note in self.notes.drain(..) {
             progress.note_once(note);
         }
@@ -295,19 +295,26 @@ impl Engine {
         }
     }
 
-    pub(super) fn coverage_notes(&self, progress: &Progress) {
+    /// Notes which figures of the whole recording are incomplete.
+    pub(super) fn note_incomplete_figures(&self, progress: &Progress) {
         let Some(job) = &self.job else { return };
         if job.is_io_denied() {
-            progress.note("storage bytes of some processes are not in the figures: no permission to read their io files".to_owned());
-        }
-        let cpu = self.before.job.map(|reading| reading.cpu).unwrap_or_default();
-        let some_were_dropped = job.unreceived_cpu_ns() > 0 || cpu.proves_dropped_processes();
-        if some_were_dropped && cpu.is_counted {
-            progress.note("storage bytes are incomplete: processes ended that nobody waited for".to_owned());
-        } else if some_were_dropped {
             progress.note(
-                "CPU time and storage bytes are incomplete: processes ended that nobody waited for, and no counter \
-                 saw them"
+                "storage bytes are incomplete: no permission to read `/proc/PID/io` of some processes"
+                    .to_owned(),
+            );
+        }
+        let cpu = self.before.job.map(|usage| usage.cpu).unwrap_or_default();
+        let is_incomplete = job.unreaped_cpu_ns() > 0 || cpu.proves_unreaped_processes();
+        if is_incomplete && cpu.is_counted {
+            progress.note(
+                "storage bytes are incomplete: the parents of some processes did not wait for them"
+                    .to_owned(),
+            );
+        } else if is_incomplete {
+            progress.note(
+                "CPU time and storage bytes are incomplete: the parents of some processes did not wait for them, \
+                 and there is no CPU counter over the whole job"
                     .to_owned(),
             );
         }
@@ -319,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_read_no_more_is_told_once() {
+    fn source_that_starts_to_fail_is_noted_once() {
         let folder = tempfile::tempdir().unwrap();
         let meminfo = folder.path().join("proc/meminfo");
         std::fs::create_dir(folder.path().join("proc")).unwrap();

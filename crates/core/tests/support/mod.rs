@@ -1,9 +1,10 @@
-//! A real HTTP server on loopback that behaves as a test tells it, well or badly.
+//! An HTTP server on loopback whose replies, valid or faulty, are defined by the test.
 //!
 //! In:  a function from request to [`Reply`].
-//! Out: an address, and a log of what was asked. Stopping it joins every thread and closes every socket.
+//! Out: the address of the server, and a log of the requests. Dropping the server joins all its threads and closes all
+//! its sockets.
 
-#![expect(dead_code, reason = "each test file uses its own part of it")]
+#![expect(dead_code, reason = "each test file uses only a part of this module")]
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What a client sent.
+/// A request of a client.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
@@ -25,7 +26,7 @@ impl Request {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Values of a parameter of the query, decoded.
+    /// Decoded values of a query parameter.
     pub fn parameters(&self, name: &str) -> Vec<String> {
         let query = self.path.split_once('?').map_or("", |(_, query)| query);
         query
@@ -41,20 +42,20 @@ impl Request {
     }
 }
 
-/// What the server does.
+/// The server's reply to a request.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// A whole answer.
+    /// A complete response.
     Answer { status: u16, headers: Vec<(&'static str, String)>, body: Vec<u8> },
-    /// The same, one byte at a time with a pause after each.
+    /// Sends a response one byte at a time, with a pause after each byte.
     Drip(Box<Reply>, Duration),
-    /// The same after a pause.
+    /// Sends a response after a pause.
     Late(Box<Reply>, Duration),
-    /// The same, announced whole and cut in half.
+    /// Truncates a response. Its `Content-Length` is that of the complete response.
     Half(Box<Reply>),
-    /// These bytes, whatever they are.
+    /// Sends these bytes, which need not be HTTP.
     Raw(Vec<u8>),
-    /// Nothing, until the client goes.
+    /// Sends nothing until the client closes the connection.
     Hang,
 }
 
@@ -138,7 +139,7 @@ impl TestServer {
 impl Drop for TestServer {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::SeqCst);
-        // Wakes the listener, which then sees the flag.
+        // The connection wakes the listener, which then reads the flag.
         let _ = TcpStream::connect(self.address);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -150,7 +151,7 @@ fn serve(mut stream: TcpStream, handler: &dyn Fn(&Request) -> Reply, log: &Mutex
     let Some(request) = read_request(&mut stream) else { return };
     log.lock().unwrap().push(request.clone());
     let reply = handler(&request);
-    // A client that has gone is what many of these tests are about, so failing writes are fine.
+    // Write errors are ignored: in many tests the client closes the connection early.
     match &reply {
         Reply::Drip(_, pause) => {
             for byte in reply.bytes() {
@@ -181,7 +182,7 @@ fn read_request(stream: &mut TcpStream) -> Option<Request> {
         let count = stream.read(&mut buffer).ok().filter(|count| *count > 0)?;
         bytes.extend_from_slice(&buffer[..count]);
         if !bytes[0].is_ascii_uppercase() {
-            // TLS, on a server that speaks none.
+            // The client tries TLS, which this server does not support.
             return Some(Request { method: String::new(), path: String::new(), headers: Vec::new() });
         }
     }
@@ -198,12 +199,12 @@ fn read_request(stream: &mut TcpStream) -> Option<Request> {
     })
 }
 
-/// Threads of this process.
+/// Number of threads of this process.
 pub fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Sockets of this process.
+/// Number of sockets of this process.
 pub fn sockets() -> usize {
     std::fs::read_dir("/proc/self/fd")
         .unwrap()
@@ -212,7 +213,7 @@ pub fn sockets() -> usize {
         .count()
 }
 
-/// For how long the machine let somebody wait who wanted nothing but to wake up in time.
+/// Measures how long the machine delays a thread that only sleeps. Time limits of tests are extended by this time.
 pub struct Stalls {
     is_over: Arc<AtomicBool>,
     watcher: JoinHandle<Duration>,

@@ -1,15 +1,15 @@
-//! Every vendor's firmware texts and metadata service, as its documentation describes them.
+//! Firmware texts and metadata service of every vendor, from its documentation.
 
 use super::support::{Reply, Request};
 use std::path::Path;
 
-/// A vendor, its firmware, its service, and what must be found out.
+/// A vendor, with the expected result of a discovery.
 pub struct Vendor {
     pub id: &'static str,
     pub dmi: &'static [(&'static str, &'static str)],
     pub service: fn(&Request) -> Reply,
     pub instance_type: Option<&'static str>,
-    /// What the firmware alone tells.
+    /// Instance type that the firmware texts contain.
     pub firmware_type: Option<&'static str>,
     pub region: Option<&'static str>,
     pub zone: Option<&'static str>,
@@ -181,7 +181,7 @@ pub const VENDORS: &[Vendor] = &[
     },
 ];
 
-/// Writes a machine's firmware texts below a root.
+/// Writes firmware texts below a root folder.
 pub fn write_dmi(root: &Path, files: &[(&str, &str)]) {
     let dir = root.join("sys/class/dmi/id");
     std::fs::create_dir_all(&dir).unwrap();
@@ -208,7 +208,7 @@ fn aws(request: &Request) -> Reply {
     aws_tree(request)
 }
 
-/// The older protocol, without a token; also what the newer one serves behind it.
+/// Replies to each path without checking the session token, as in the older protocol.
 pub fn aws_tree(request: &Request) -> Reply {
     match request.path.as_str() {
         "/latest/meta-data/services/domain" => Reply::ok("amazonaws.com"),
@@ -284,7 +284,7 @@ fn ovh(request: &Request) -> Reply {
         }
         "/openstack/latest/meta_data.json" => Reply::ok(NOVA.replace("ZONE", "nova")),
         "/latest/meta-data/instance-type" => Reply::ok("b3-8"),
-        // As OpenStack imitates EC2, but with no domain of Amazon's.
+        // OpenStack serves some paths of EC2, but not `services/domain`.
         "/latest/meta-data/instance-id" => Reply::ok("i-00000001"),
         _ => not_found(),
     }
@@ -297,7 +297,7 @@ fn openstack(request: &Request) -> Reply {
         }
         "/openstack/latest/meta_data.json" => Reply::ok(NOVA.replace("ZONE", "az1")),
         "/latest/meta-data/instance-type" => Reply::ok("m1.small"),
-        // Some imitate EC2 down to this, and only the domain tells.
+        // Some clouds also serve `services/domain`, with another value.
         "/latest/meta-data/services/domain" => Reply::ok("cloud.example"),
         "/latest/meta-data/instance-id" => Reply::ok("i-00000001"),
         _ => not_found(),
@@ -318,7 +318,7 @@ fn alicloud(request: &Request) -> Reply {
     alicloud_tree(request)
 }
 
-/// The older protocol, without a token.
+/// Replies to each path without checking the session token, as in the older protocol.
 pub fn alicloud_tree(request: &Request) -> Reply {
     match request.path.as_str() {
         "/latest/meta-data/instance/instance-type" => Reply::ok("ecs.g7.large"),

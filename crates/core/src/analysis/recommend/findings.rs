@@ -1,0 +1,173 @@
+//! Possible improvements for the next run: GPUs that were idle, slowed down by the CPUs, or mostly empty.
+//!
+//! In:  the summary and limits of a run. Out: a [`Finding`] for each possible improvement. Findings do not change the
+//!      recommended resources.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::Serialize;
+
+use super::limits::Limits;
+use crate::metric::Metric;
+use crate::store::summary::Summary;
+
+/// Mean usage of a GPU below this share is low.
+const LOW_GPU_USAGE: f64 = 0.5;
+
+/// Mean CPU usage above this share of the limit means that the CPUs are the bottleneck.
+const ALL_CPUS_BUSY: f64 = 0.9;
+
+/// Peak VRAM below this share of the GPU's memory means that a smaller GPU is possible.
+const LOW_VRAM: f64 = 0.25;
+
+/// A possible improvement.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "finding", rename_all = "snake_case")]
+pub enum Finding {
+    /// The job used none of its GPUs.
+    GpuNeverUsed { gpus: u32 },
+    /// The job used only some of its GPUs.
+    GpusIdle { idle: u32, gpus: u32 },
+    /// The GPUs were mostly idle while all CPUs were busy.
+    GpuWaitsForCpu {
+        /// Mean usage of the GPUs that the job used, 0 to 1.
+        gpu_share: f64,
+        cpu_cores: f64,
+        cpu_limit_cores: f64,
+    },
+    /// The job used a small part of the VRAM.
+    VramFarFromFull { peak_mib: f64, total_mib: f64 },
+}
+
+impl Display for Finding {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GpuNeverUsed { gpus: 1 } => {
+                write!(out, "the job did not use its GPU: a machine without a GPU is enough")
+            }
+            Self::GpuNeverUsed { gpus } => {
+                write!(out, "the job used none of its {gpus} GPUs: a machine without GPUs is enough")
+            }
+            Self::GpusIdle { idle, gpus } => {
+                write!(out, "the job did not use {idle} of its {gpus} GPUs: request {}", gpus - idle)
+            }
+            Self::GpuWaitsForCpu { gpu_share, cpu_cores, cpu_limit_cores } => write!(
+                out,
+                "mean GPU usage was {:.0} % while {cpu_cores:.1} of {cpu_limit_cores:.1} CPUs were busy: \
+                 the GPU waits for the CPUs, and more CPUs may shorten the run",
+                gpu_share * 100.0
+            ),
+            Self::VramFarFromFull { peak_mib, total_mib } => write!(
+                out,
+                "the job used at most {:.1} of {:.1} GiB of VRAM: use a smaller GPU or larger batches",
+                peak_mib / 1024.0,
+                total_mib / 1024.0
+            ),
+        }
+    }
+}
+
+/// The findings for a run; none if it had no GPU or GPU usage was not measured.
+pub(super) fn findings(summary: &Summary, limits: &Limits) -> Vec<Finding> {
+    let Some(allowed) = limits.gpus else { return Vec::new() };
+    let (usage, vram) = (summary.of(Metric::ProcessGpu), summary.of(Metric::ProcessVram));
+    let Some(usage_max) = usage.max() else { return Vec::new() };
+    if usage_max <= 0.0 && vram.max().is_none_or(|mib| mib <= 0.0) {
+        return vec![Finding::GpuNeverUsed { gpus: allowed.gpus }];
+    }
+    let idle = allowed.never_used.filter(|idle| *idle > 0 && *idle < allowed.gpus);
+    let used = f64::from(allowed.gpus - idle.unwrap_or(0));
+    let gpu_share = usage.mean().map(|mean| mean / used).filter(|share| *share < LOW_GPU_USAGE);
+    let cpu = summary.of(Metric::ProcessCpu).mean().zip(limits.cpu_cores);
+    let waits = gpu_share.zip(cpu.filter(|(mean, limit)| *mean >= limit * ALL_CPUS_BUSY));
+    let memory = vram.max().zip(allowed.vram_mib).filter(|(peak, total)| *peak < total * LOW_VRAM);
+    [
+        idle.map(|idle| Finding::GpusIdle { idle, gpus: allowed.gpus }),
+        waits.map(|(gpu_share, (cpu_cores, cpu_limit_cores))| Finding::GpuWaitsForCpu {
+            gpu_share,
+            cpu_cores,
+            cpu_limit_cores,
+        }),
+        memory.map(|(peak_mib, total_mib)| Finding::VramFarFromFull { peak_mib, total_mib }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::limits::Allowed;
+    use super::*;
+    use crate::metric::Row;
+    use crate::probe::gpu::GpuFigures;
+    use crate::store::summary::Scope;
+
+    fn gpu(allowed: bool, job_usage_max: Option<f64>, total: f64) -> GpuFigures {
+        GpuFigures {
+            allowed,
+            job_usage_max,
+            job_vram_max_mib: job_usage_max.map(|usage| usage * 100.0),
+            vram_total_mib: Some(total),
+            ..GpuFigures::default()
+        }
+    }
+
+    fn found(gpus: &[GpuFigures], usage: Option<f64>, vram_mib: f64, cpu: f64) -> Vec<String> {
+        let scope = Scope { process: true, system: true, start_time: Some(0.0), interval_s: 1.0 };
+        let mut summary = Summary::new(scope);
+        let mut row = Row::default();
+        row.set(Metric::ProcessGpu, usage);
+        row.set(Metric::ProcessVram, usage.map(|_| vram_mib));
+        row.set(Metric::ProcessCpu, Some(cpu));
+        summary.add(&row);
+        let limits = Limits { cpu_cores: Some(4.0), memory_mb: None, gpus: Allowed::of(gpus) };
+        findings(&summary, &limits).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn unused_gpus_are_reported() {
+        let idle = gpu(true, Some(0.0), 16384.0);
+        assert_eq!(
+            found(std::slice::from_ref(&idle), Some(0.0), 0.0, 1.0),
+            ["the job did not use its GPU: a machine without a GPU is enough"]
+        );
+        let two = [idle.clone(), idle.clone()];
+        assert_eq!(
+            found(&two, Some(0.0), 0.0, 1.0),
+            ["the job used none of its 2 GPUs: a machine without GPUs is enough"]
+        );
+        let one_of_two = [idle, gpu(true, Some(0.9), 16384.0)];
+        assert_eq!(
+            found(&one_of_two, Some(0.9), 15000.0, 1.0),
+            ["the job did not use 1 of its 2 GPUs: request 1"]
+        );
+    }
+
+    #[test]
+    fn gpus_that_are_not_allowed_or_have_no_memory_give_no_finding() {
+        let others = [gpu(false, Some(0.0), 16384.0), gpu(true, Some(0.0), 0.0)];
+        assert_eq!(Allowed::of(&others), None);
+        assert!(found(&others, Some(0.0), 0.0, 1.0).is_empty());
+        assert!(found(&[], Some(0.0), 0.0, 1.0).is_empty());
+        assert!(found(&[gpu(true, None, 16384.0)], None, 0.0, 1.0).is_empty(), "not measured");
+    }
+
+    #[test]
+    fn gpu_that_waits_for_cpus_and_mostly_empty_vram_are_reported() {
+        let used = [gpu(true, Some(0.3), 16384.0)];
+        assert_eq!(
+            found(&used, Some(0.3), 15000.0, 3.9),
+            [
+                "mean GPU usage was 30 % while 3.9 of 4.0 CPUs were busy: the GPU waits for the CPUs, and more CPUs may \
+                 shorten the run"
+            ]
+        );
+        assert!(found(&used, Some(0.8), 15000.0, 3.9).is_empty(), "GPU and CPUs are busy");
+        assert!(found(&used, Some(0.3), 15000.0, 1.0).is_empty(), "the CPUs are not the bottleneck");
+        assert_eq!(
+            found(&used, Some(0.9), 1024.0, 1.0),
+            ["the job used at most 1.0 of 16.0 GiB of VRAM: use a smaller GPU or larger batches"]
+        );
+    }
+}

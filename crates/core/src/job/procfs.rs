@@ -1,0 +1,342 @@
+//! The Linux job: usage of its processes from `/proc`, and CPU time from a counter over the whole tree.
+//!
+//! In:  the process list and the fork counter, the files of each member, the children that the tracker reaped.
+//! Out: one [`JobUsage`] per sample.
+
+use crate::config::Config;
+use crate::error::SourceError;
+use crate::job::SamplerPlace;
+use crate::job::counter::{OwnThread, TreeCounter};
+use crate::job::ledger::{Account, Ledger, Reaped, Totals};
+use crate::job::memory::Memory;
+use crate::job::steal::{Spent, Steal};
+use crate::job::tree::{Member, Tree};
+use crate::job::usage::{Counter, CpuTime, JobUsage, ReadWindow};
+use crate::os::root::Root;
+use crate::os::{Ended, Moment};
+use crate::probe::procfs::{is_alive, read_io};
+use crate::probe::snapshot::{SingleCpu, Snapshot};
+
+/// `EACCES` on `/proc/PID/io` must persist this long before it is reported.
+const IO_DENIED_AFTER_NS: u64 = 500_000_000;
+
+#[derive(Debug)]
+pub struct Job {
+    pid: u32,
+    with_children: bool,
+    tree: Tree,
+    ledger: Ledger,
+    pub(super) memory: Memory,
+    counter: Option<TreeCounter>,
+    /// CPU time in the ledger and in the counter when the recording began.
+    seen_before_ns: u64,
+    counted_before_ns: u64,
+    steal: Steal,
+    spent_ns: u64,
+    /// When the last sample began.
+    began_ns: u64,
+    /// Sum of cutime and cstime of all members at the last sample.
+    cutime_ns: u64,
+    /// How often the ledger used clock ticks, which have steps of 10 ms, since the last row: for processes without a
+    /// CPU clock, and for reaped children.
+    ticks_seen: u32,
+    accounts: Vec<Account>,
+    buffer: Vec<u8>,
+    ns_per_tick: u64,
+    io_known: bool,
+    io_denied: bool,
+    /// Processes (pid, start time) whose storage bytes were denied, and the moment of the first denial.
+    io_refused: Vec<((u32, u64), u64)>,
+    /// In in-process mode, the largest high-water mark of the reaped children of the host process.
+    waited_peak_kib: Option<u64>,
+    pub(super) own_thread: Option<OwnThread>,
+    /// The largest high-water mark of any sampled process.
+    explained_peak_kib: Option<u64>,
+    /// The exact amounts of the root, after its end and before it is reaped.
+    ended: Option<Ended>,
+}
+
+impl Job {
+    /// `reaper` is the subreaper that adopts orphans of the job; `known` are processes that are older than the job.
+    pub fn new(
+        root: &Root,
+        pid: u32,
+        config: &Config,
+        reaper: Option<u32>,
+        known: Vec<u32>,
+        counter: Option<TreeCounter>,
+    ) -> Self {
+        Self {
+            pid,
+            with_children: config.children,
+            tree: Tree::new(root, pid, config.children, reaper, known),
+            ledger: Ledger::default(),
+            memory: Memory::default(),
+            // The counter includes children, so it is not used if children are not tracked.
+            counter: counter.filter(|_| config.children),
+            seen_before_ns: 0,
+            counted_before_ns: 0,
+            steal: Steal::default(),
+            spent_ns: 0,
+            began_ns: 0,
+            cutime_ns: 0,
+            ticks_seen: 0,
+            accounts: Vec::new(),
+            buffer: Vec::new(),
+            ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
+            io_known: false,
+            io_denied: false,
+            io_refused: Vec::new(),
+            waited_peak_kib: None,
+            explained_peak_kib: None,
+            own_thread: None,
+            ended: None,
+        }
+    }
+
+    /// Excludes the CPU time that a running job has spent so far.
+    pub fn count_from_here(&mut self, counter: Option<TreeCounter>) {
+        self.counter = counter.filter(|_| self.with_children);
+        self.seen_before_ns = self.ledger.totals().cpu_ns;
+        self.counted_before_ns = self.counter.as_ref().and_then(TreeCounter::read_ns).unwrap_or(0);
+        self.steal = Steal::default();
+        self.spent_ns = 0;
+        self.start_interval();
+    }
+
+    pub const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Members at the last sample.
+    pub fn members(&self) -> &[Member] {
+        self.tree.members()
+    }
+
+    /// Whether the root was alive at the last sample.
+    pub fn is_root_alive(&self) -> bool {
+        self.tree.root_member().is_some_and(|member| !member.stat.is_zombie())
+    }
+
+    /// Whether the root is alive now.
+    pub fn is_root_still_alive(&self, root: &Root) -> bool {
+        is_alive(root, self.pid, self.tree.root_member().map(|known| known.stat.start_ticks))
+    }
+
+    pub fn cpu_source(&self) -> &'static str {
+        self.counter.as_ref().map_or("procfs", TreeCounter::name)
+    }
+
+    /// Whether a counter includes all CPU time of the job.
+    pub fn is_fully_counted(&self) -> bool {
+        self.counter.as_ref().is_some_and(TreeCounter::is_complete)
+    }
+
+    pub const fn unreaped_cpu_ns(&self) -> u64 {
+        self.ledger.unreaped_cpu_ns()
+    }
+
+    pub const fn is_io_denied(&self) -> bool {
+        self.io_denied
+    }
+
+    /// Takes a sample; `snapshot` is the machine at the same moment.
+    pub fn read(
+        &mut self,
+        root: &Root,
+        snapshot: &Snapshot,
+        reaped: &[Reaped],
+        sampler: SamplerPlace,
+    ) -> Result<JobUsage, SourceError> {
+        // Without a process list, the members of the last sample stay.
+        if snapshot.pids.is_some() || !self.with_children {
+            let pids = snapshot.pids.as_deref().unwrap_or_default();
+            self.tree.update(root, pids, snapshot.cpu.and_then(|cpu| cpu.forks))?;
+        } else {
+            self.tree.miss();
+        }
+        self.began_ns = Moment::now().monotonic_ns;
+        self.accounts.clear();
+        for at in 0..self.tree.members().len() {
+            if let Some(member) = self.tree.members().get(at).copied() {
+                let account = self.account(root, &member, sampler);
+                self.accounts.push(account);
+            }
+        }
+        let cutime_ns =
+            self.accounts.iter().fold(0, |sum: u64, one| sum.saturating_add(one.reaped_children.cpu_ns));
+        self.ticks_seen += u32::from(cutime_ns != self.cutime_ns || !reaped.is_empty());
+        self.cutime_ns = cutime_ns;
+        self.ledger.add(&self.accounts, reaped);
+        // After the end of the root, the memory of the other processes does not show what the job needs.
+        if self.is_root_alive() && !self.tree.is_blind() {
+            self.memory.look(root, self.tree.members(), snapshot.at.monotonic_ns);
+        }
+        if matches!(sampler, SamplerPlace::InHostProcess { pid, .. } if pid == self.pid) && self.with_children
+        {
+            self.prove_peak_of_ended_children();
+        }
+        Ok(self.reading(&snapshot.single_cpus))
+    }
+
+    /// Adds the peak of a child that started and ended between two samples, from `getrusage` of the host process.
+    fn prove_peak_of_ended_children(&mut self) {
+        // A forked child starts with the high-water mark of its parent, so a mark that a sampled process had proves
+        // nothing. Nor does a mark that was there at the baseline.
+        self.explained_peak_kib = self.explained_peak_kib.max(self.memory.largest_peak_rss_kib());
+        let peak_kib = crate::os::waited_peak_rss_kib();
+        let is_new = self.waited_peak_kib.is_some() && peak_kib > self.waited_peak_kib;
+        if is_new && peak_kib > self.explained_peak_kib {
+            self.memory.prove_peak(peak_kib.unwrap_or(0));
+        }
+        self.waited_peak_kib = peak_kib;
+    }
+
+    /// The larger of two values, neither of which counts a process twice: the counter without steal, and the ledger.
+    /// The counter includes all processes, but on some kernels it lacks the time in which an exiting process frees its
+    /// memory. The ledger includes this time for reaped processes.
+    fn cpu_time(&mut self, cpus: &[SingleCpu]) -> CpuTime {
+        let seen_ns = self.ledger.totals().cpu_ns.saturating_sub(self.seen_before_ns);
+        let begin_ns = Moment::now().monotonic_ns;
+        let counted_ns = self.counter.as_ref().and_then(TreeCounter::read_ns);
+        let counted_ns = counted_ns.map(|ns| ns.saturating_sub(self.counted_before_ns));
+        let own_ns = counted_ns.map(|counted_ns| {
+            if !self.counter.as_ref().is_some_and(TreeCounter::counts_steal) {
+                return counted_ns;
+            }
+            let unreaped_ns = self.ledger.unreaped_cpu_ns();
+            let ignores_children = self.tree.members().iter().any(|member| member.stat.ignores_children);
+            self.steal.without_steal(Spent { counted_ns, seen_ns, unreaped_ns, ignores_children }, cpus)
+        });
+        self.spent_ns = self.spent_ns.max(seen_ns).max(own_ns.unwrap_or(0));
+        let is_continuous = self.counter.as_ref().is_some_and(TreeCounter::is_continuous);
+        let by_counter = is_continuous && counted_ns == Some(self.spent_ns);
+        let by_clocks = seen_ns == self.spent_ns && self.ticks_seen == 0;
+        // The CPU clocks of the processes were read before the counter.
+        let begin_ns = if by_counter { begin_ns } else { self.began_ns };
+        CpuTime {
+            spent_ns: self.spent_ns,
+            within: ReadWindow { begin_ns, end_ns: Moment::now().monotonic_ns },
+            counter: match (by_counter, by_clocks) {
+                (true, _) => Counter::Exact,
+                (false, true) => Counter::Clocks,
+                (false, false) => Counter::Stepping,
+            },
+            seen_ns,
+            is_counted: counted_ns.is_some() && self.is_fully_counted(),
+        }
+    }
+
+    fn reading(&mut self, cpus: &[SingleCpu]) -> JobUsage {
+        let cpu = self.cpu_time(cpus);
+        let alive = || self.tree.members().iter().filter(|member| !member.stat.is_zombie());
+        // A sample that could not read all members has no levels. Counters continue with the next sample.
+        let level = self.memory.level().filter(|_| !self.tree.is_blind());
+        let totals = self.ledger.totals();
+        let children = alive().filter(|member| member.pid != self.pid).count() as u64;
+        JobUsage {
+            pid: self.pid,
+            children: (self.with_children && !self.tree.is_blind()).then_some(children),
+            cpu,
+            user_ticks: totals.user_ticks,
+            system_ticks: totals.system_ticks,
+            read_bytes: self.io_known.then_some(totals.read_bytes),
+            write_bytes: self.io_known.then_some(totals.write_bytes),
+            major_faults: totals.major_faults,
+            memory_kib: level.map(|level| level.memory_kib),
+            memory_peak_kib: self.memory.peak_kib().filter(|_| !self.tree.is_blind()),
+            rss_kib: level.map(|level| level.rss_kib),
+            swap_kib: level.map(|level| level.swap_kib),
+            threads: (!self.tree.is_blind()).then(|| alive().map(|member| member.stat.threads).sum()),
+        }
+    }
+
+    pub fn end(&mut self, ended: Ended, own_rss_kib: u64) {
+        self.ended = Some(ended);
+        let explained_kib = self.memory.largest_peak_rss_kib().unwrap_or(0).max(own_rss_kib);
+        if ended.max_rss_kib > explained_kib {
+            // No sampled process had this high-water mark, so it was reached since the last sample.
+            self.memory.prove_peak(ended.max_rss_kib);
+        }
+    }
+
+    pub fn start_interval(&mut self) {
+        self.ticks_seen = 0;
+        let _ = self.memory.take_peak_kib();
+    }
+
+    fn account(&mut self, root: &Root, member: &Member, sampler: SamplerPlace) -> Account {
+        let stat = &member.stat;
+        let (waited_user, waited_system) =
+            if self.with_children { (stat.cutime_ticks, stat.cstime_ticks) } else { (0, 0) };
+        let ticks_ns = |ticks: u64| ticks.saturating_mul(self.ns_per_tick);
+        let clock_ns = root.process_cpu_ns(member.pid);
+        let known = self.ledger.account(member.pid, stat.start_ticks);
+        let has_ended = member.is_leaving || (clock_ns.is_none() && !root.is_recorded());
+        if let Some(known) = known.filter(|_| has_ended) {
+            return Account { is_exiting: true, ..*known };
+        }
+        self.ticks_seen += u32::from(clock_ns.is_none());
+        let mut own_ns =
+            clock_ns.unwrap_or_else(|| ticks_ns(stat.utime_ticks.saturating_add(stat.stime_ticks)));
+        if let SamplerPlace::InHostProcess { pid, cpu_ns } = sampler
+            && pid == member.pid
+        {
+            own_ns = own_ns.saturating_sub(cpu_ns);
+        }
+        let waited_ns = ticks_ns(waited_user.saturating_add(waited_system));
+        let mut cpu_ns = own_ns.saturating_add(waited_ns);
+        let mut user_ticks = stat.utime_ticks.saturating_add(waited_user);
+        let mut system_ticks = stat.stime_ticks.saturating_add(waited_system);
+        if let Some(ended) = self.ended.filter(|ended| ended.pid == member.pid && self.with_children) {
+            cpu_ns = ended.user_us.saturating_add(ended.system_us).saturating_mul(1_000);
+            let ticks = |us: u64| us.saturating_mul(1_000) / self.ns_per_tick;
+            (user_ticks, system_ticks) = (ticks(ended.user_us), ticks(ended.system_us));
+        }
+        let (read_bytes, write_bytes) = self.storage_bytes(root, member);
+        let storage =
+            Totals { read_bytes, write_bytes, major_faults: stat.major_faults, ..Totals::default() };
+        Account {
+            pid: member.pid,
+            start_ticks: stat.start_ticks,
+            ppid: stat.ppid,
+            spent: Totals { cpu_ns, user_ticks, system_ticks, ..storage },
+            reaped_children: Totals {
+                cpu_ns: waited_ns,
+                user_ticks: waited_user,
+                system_ticks: waited_system,
+                ..storage
+            },
+            is_exiting: has_ended,
+        }
+    }
+
+    fn storage_bytes(&mut self, root: &Root, member: &Member) -> (u64, u64) {
+        let who = (member.pid, member.stat.start_ticks);
+        match read_io(root, member.pid, &mut self.buffer) {
+            Ok(io) => {
+                self.io_known = true;
+                self.io_refused.retain(|(refused, _)| *refused != who);
+                (io.read_bytes, io.write_bytes)
+            }
+            other => {
+                if matches!(other, Err(SourceError::Denied { .. })) {
+                    self.note_refusal(who);
+                }
+                // The values of the last sample stay: the process may have ended between the reads of two files.
+                let known = self.ledger.account(member.pid, member.stat.start_ticks);
+                known.map_or((0, 0), |account| (account.spent.read_bytes, account.spent.write_bytes))
+            }
+        }
+    }
+
+    /// Remembers that storage bytes were denied. During `exec` and exit, the kernel denies access to a process for a
+    /// moment. Access to processes of other users is denied permanently, which is reported.
+    fn note_refusal(&mut self, who: (u32, u64)) {
+        let now_ns = Moment::now().monotonic_ns;
+        match self.io_refused.iter().find(|(refused, _)| *refused == who) {
+            Some((_, since_ns)) => self.io_denied |= now_ns.saturating_sub(*since_ns) >= IO_DENIED_AFTER_NS,
+            None => self.io_refused.push((who, now_ns)),
+        }
+    }
+}

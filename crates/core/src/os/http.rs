@@ -1,0 +1,219 @@
+//! HTTP client: a thin layer over ureq.
+//!
+//! In:  a URL and headers.
+//! Out: status and body, or an `HttpError`.
+//! Not here: the requests (`market`).
+//!
+//! One deadline covers all requests of a `Client`, from name resolution to the last byte of the body.
+//! Without the cargo feature `net` every request fails.
+//!
+//! A discovery of the cloud that requests all 14 vendors costs 2.9 to 4.0 ms of CPU time, 0.4 to 0.7 ms more than with
+//! a hand-written client for plain HTTP (release build). Without a metadata service, both cost 0.4 ms.
+
+use std::time::{Duration, Instant};
+
+/// Longest deadline. `Instant` overflows on the largest `Duration`.
+const DEADLINE_MAX: Duration = Duration::from_hours(24);
+
+/// Why a request has no response.
+#[derive(Debug)]
+pub(crate) enum HttpError {
+    Timeout,
+    /// There is no connection or no TLS session, the answer is not HTTP, or its body is cut short or too long.
+    Transport(Box<dyn std::error::Error + Send + Sync>),
+}
+
+pub(crate) struct Client {
+    ends: Instant,
+    #[cfg_attr(not(feature = "net"), expect(dead_code, reason = "there are no responses without a client"))]
+    body_max_bytes: u64,
+    #[cfg(feature = "net")]
+    agent: ureq::Agent,
+}
+
+impl Client {
+    /// A client for link-local services: plain HTTP to an IP address. It uses no proxy, follows no redirect and
+    /// resolves no names, because the responses contain the identity of the machine.
+    ///
+    /// Connections are not reused. The threads of a discovery have separate descriptor tables, so a socket of one
+    /// thread is not valid in another thread.
+    pub(crate) fn link_local(deadline: Duration, body_max_bytes: u64) -> Self {
+        Self {
+            ends: Instant::now() + deadline.min(DEADLINE_MAX),
+            body_max_bytes,
+            #[cfg(feature = "net")]
+            agent: agent::link_local(),
+        }
+    }
+
+    /// A client for public services. The user's proxy settings (`HTTPS_PROXY`, `NO_PROXY`, …) apply, and
+    /// `SSL_CERT_FILE` replaces the built-in root certificates, for networks that inspect TLS.
+    pub(crate) fn public(deadline: Duration, body_max_bytes: u64) -> Self {
+        Self {
+            ends: Instant::now() + deadline.min(DEADLINE_MAX),
+            body_max_bytes,
+            #[cfg(feature = "net")]
+            agent: agent::public(),
+        }
+    }
+
+    /// Time until the deadline, never zero; [`HttpError::Timeout`] after the deadline.
+    pub(crate) fn left(&self) -> Result<Duration, HttpError> {
+        let left = self.ends.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(HttpError::Timeout) } else { Ok(left) }
+    }
+}
+
+#[cfg(not(feature = "net"))]
+impl Client {
+    pub(crate) fn get(&self, _: &str, _: &[(&str, &str)]) -> Result<(u16, Vec<u8>), HttpError> {
+        self.left().and_then(|_| Err(HttpError::Transport("built without network support".into())))
+    }
+
+    pub(crate) fn put(&self, url: &str, headers: &[(&str, &str)]) -> Result<(u16, Vec<u8>), HttpError> {
+        self.get(url, headers)
+    }
+}
+
+#[cfg(feature = "net")]
+impl Client {
+    pub(crate) fn get(&self, url: &str, headers: &[(&str, &str)]) -> Result<(u16, Vec<u8>), HttpError> {
+        let request = headers.iter().fold(self.agent.get(url), |to, (name, value)| to.header(*name, *value));
+        self.read(request.config().timeout_global(Some(self.left()?)).build().call())
+    }
+
+    /// Sends a PUT request with an empty body.
+    pub(crate) fn put(&self, url: &str, headers: &[(&str, &str)]) -> Result<(u16, Vec<u8>), HttpError> {
+        let request = headers.iter().fold(self.agent.put(url), |to, (name, value)| to.header(*name, *value));
+        self.read(request.config().timeout_global(Some(self.left()?)).build().send_empty())
+    }
+
+    fn read(
+        &self,
+        response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<(u16, Vec<u8>), HttpError> {
+        use std::io::ErrorKind;
+        let read = response.and_then(|mut response| {
+            let body = response.body_mut().with_config().limit(self.body_max_bytes).read_to_vec()?;
+            Ok((response.status().as_u16(), body))
+        });
+        read.map_err(|error| match error {
+            ureq::Error::Timeout(_) => HttpError::Timeout,
+            ureq::Error::Io(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
+                HttpError::Timeout
+            }
+            error => HttpError::Transport(Box::new(error)),
+        })
+    }
+}
+
+#[cfg(feature = "net")]
+mod agent {
+    use std::net::IpAddr;
+    use std::sync::mpsc::sync_channel;
+    use std::thread;
+    use ureq::config::{AutoHeaderValue, Config};
+    use ureq::http::Uri;
+    use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+    use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+    use ureq::unversioned::transport::{DefaultConnector, NextTimeout, TcpConnector};
+    use ureq::{Agent, Error};
+
+    pub(super) fn link_local() -> Agent {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .max_idle_connections(0)
+            .accept_encoding(AutoHeaderValue::None)
+            .input_buffer_size(8 << 10)
+            .output_buffer_size(8 << 10)
+            .build();
+        Agent::with_parts(config, TcpConnector::default(), AddressOnly)
+    }
+
+    pub(super) fn public() -> Agent {
+        let mut tls = TlsConfig::builder();
+        let pem = std::env::var_os("SSL_CERT_FILE").and_then(|path| std::fs::read(path).ok());
+        let roots: Vec<_> = parse_pem(&pem.unwrap_or_default())
+            .filter_map(|item| match item {
+                Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            })
+            .collect();
+        if !roots.is_empty() {
+            tls = tls.root_certs(RootCerts::new_with_certs(&roots));
+        }
+        let config = Agent::config_builder().http_status_as_error(false).tls_config(tls.build()).build();
+        Agent::with_parts(config, DefaultConnector::default(), InThread)
+    }
+
+    /// Accepts IP addresses and resolves no names.
+    #[derive(Debug)]
+    struct AddressOnly;
+
+    impl Resolver for AddressOnly {
+        fn resolve(&self, uri: &Uri, config: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
+            let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+            host.parse::<IpAddr>().map_err(|_| Error::HostNotFound)?;
+            DefaultResolver::default().resolve(uri, config, NextTimeout::default())
+        }
+    }
+
+    /// Resolves names in a thread, because `getaddrinfo` has no timeout.
+    ///
+    /// The resolver of ureq does the same, but it panics if no thread can be started, and its thread may receive
+    /// signals of the host process.
+    #[derive(Debug)]
+    struct InThread;
+
+    impl Resolver for InThread {
+        fn resolve(
+            &self,
+            uri: &Uri,
+            config: &Config,
+            timeout: NextTimeout,
+        ) -> Result<ResolvedSocketAddrs, Error> {
+            if let Ok(addresses) = AddressOnly.resolve(uri, config, timeout) {
+                return Ok(addresses);
+            }
+            let (uri, config) = (uri.clone(), config.clone());
+            let (sender, receiver) = sync_channel(1);
+            let resolve = move || {
+                // This fails after a timeout, when there is no receiver any more.
+                let _ =
+                    sender.send(DefaultResolver::default().resolve(&uri, &config, NextTimeout::default()));
+            };
+            crate::os::without_signals(|| thread::Builder::new().name("rt-resolver".into()).spawn(resolve))
+                .map_err(Error::Io)?;
+            receiver.recv_timeout(*timeout.after).unwrap_or(Err(Error::Timeout(timeout.reason)))
+        }
+    }
+}
+
+#[cfg(all(test, feature = "net"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_local_client_resolves_no_names_and_sends_no_control_characters() {
+        let client = Client::link_local(Duration::from_secs(1), 100);
+        let error = |url: &str, headers: &[(&str, &str)]| match client.get(url, headers) {
+            Err(HttpError::Transport(error)) => error.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(error("http://localhost:1/", &[]), "host not found");
+        assert_eq!(
+            error("http://127.0.0.1:1/", &[("Token", "a\r\nHost: b")]),
+            "http: failed to parse header value"
+        );
+    }
+
+    #[test]
+    fn no_request_starts_after_the_deadline() {
+        let client = Client::public(Duration::ZERO, 100);
+        assert!(matches!(client.put("http://127.0.0.1:1/", &[]), Err(HttpError::Timeout)));
+        assert!(Client::public(Duration::MAX, 100).left().is_ok());
+    }
+}

@@ -1,0 +1,128 @@
+//! Reads the state of the host. Each source reads one kernel interface into a [`Snapshot`].
+//!
+//! In:  a [`Root`] and a [`Backend`]. Out: [`MachineProbe`], the list of sources that this host has.
+//! Not here: the processes of the job (`job`).
+
+use std::sync::Arc;
+
+use crate::config::Backend;
+use crate::error::SourceError;
+use crate::os::Moment;
+use crate::os::root::Root;
+use crate::probe::snapshot::Snapshot;
+
+pub mod cgroup;
+pub mod gpu;
+pub mod host;
+mod partition;
+pub mod portable;
+#[cfg(target_os = "linux")]
+pub mod procfs;
+pub mod snapshot;
+
+pub use partition::is_partition;
+#[cfg(not(target_os = "linux"))]
+pub use portable::zfs_pools;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use portable::{command_of, is_gone, pid_namespace, process_start};
+#[cfg(target_os = "linux")]
+pub use procfs::zfs_pools;
+#[cfg(target_os = "linux")]
+pub(crate) use procfs::{command_of, is_gone, pid_namespace, process_start};
+
+/// Reads one interface of the host, such as a kernel file or a cgroup.
+pub trait Source: Send {
+    /// Name of the source, as shown in notes and in the output of `info`.
+    fn name(&self) -> &'static str;
+    /// Fills the fields of the snapshot that belong to this source. An error does not change other fields.
+    fn read(&mut self, root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError>;
+}
+
+/// The sources of one host.
+pub struct MachineProbe {
+    root: Arc<Root>,
+    backend: Backend,
+    /// The process list of `sysinfo`; empty for the procfs backend.
+    table: portable::Table,
+    sources: Sources,
+}
+
+/// The sources of one backend, in two groups.
+pub(crate) struct Sources {
+    /// Sources of the process list and the fork counter, from which the job's process tree is made.
+    pub(crate) processes: Vec<Box<dyn Source>>,
+    pub(crate) machine: Vec<Box<dyn Source>>,
+}
+
+impl MachineProbe {
+    /// The sources of the best backend of this system. If `system` is false, only the sources that the job needs.
+    pub fn detect(root: Arc<Root>, system: bool) -> Self {
+        Self::of(root, Backend::BEST, system)
+    }
+
+    pub fn of(root: Arc<Root>, backend: Backend, system: bool) -> Self {
+        let table = portable::Table::default();
+        let sources = match backend {
+            #[cfg(target_os = "linux")]
+            Backend::Procfs => procfs_sources(&root, system),
+            _ => portable::sources(&table, system),
+        };
+        Self { root, backend, table, sources }
+    }
+
+    /// Reads all sources.
+    pub fn read(&mut self, at: Moment, snapshot: &mut Snapshot) {
+        self.list_processes(at, snapshot);
+        for source in &mut self.sources.machine {
+            read_one(source.as_mut(), &self.root, snapshot);
+        }
+    }
+
+    /// Reads only the process list and the fork counter.
+    pub fn list_processes(&mut self, at: Moment, snapshot: &mut Snapshot) {
+        snapshot.reset(at);
+        for source in &mut self.sources.processes {
+            read_one(source.as_mut(), &self.root, snapshot);
+        }
+    }
+
+    /// The names of all sources.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.sources.processes.iter().chain(&self.sources.machine).map(|source| source.name())
+    }
+
+    pub(crate) const fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    pub(crate) const fn table(&self) -> &portable::Table {
+        &self.table
+    }
+
+    pub const fn root(&self) -> &Arc<Root> {
+        &self.root
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn procfs_sources(root: &Root, system: bool) -> Sources {
+    let mut machine: Vec<Box<dyn Source>> = Vec::new();
+    if system {
+        machine.push(Box::new(procfs::MemorySource::default()));
+        machine.push(Box::new(procfs::DisksSource::default()));
+        machine.push(Box::new(procfs::NetworkSource::default()));
+        machine.push(Box::new(procfs::SpaceSource::default()));
+        machine.push(Box::new(procfs::PressureSource::default()));
+    }
+    machine.push(Box::new(cgroup::OwnGroupSource::new(root)));
+    Sources {
+        processes: vec![Box::new(procfs::CpuSource::default()), Box::new(procfs::ProcessesSource::default())],
+        machine,
+    }
+}
+
+fn read_one(source: &mut dyn Source, root: &Root, snapshot: &mut Snapshot) {
+    if let Err(error) = source.read(root, snapshot) {
+        snapshot.failures.push((source.name(), error));
+    }
+}

@@ -1,0 +1,238 @@
+//! Running a command under the tracker, and following a process that already runs.
+//!
+//! In:  a command or a pid. Out: [`Done`], the exit status of the job and the finished [`Tracker`].
+//! Not here: how a job is started, signals are forwarded and the end of the job is detected (`Signals`, `Job` and
+//! `wait_for_stop` in one file per system).
+//!
+//! The steps of [`run`]: receive signals, start the tracker, start the job, wait for its end while forwarding signals
+//! and reaping orphans, take the last sample, reap the job.
+//!
+//! The job runs in the process group of the tracker, with the same terminal, standard streams, environment and working
+//! folder, and with the signal mask and dispositions that the tracker inherited. A signal to the tracker is forwarded
+//! once; a signal of the terminal reaches the whole group without forwarding. If the tracker dies, the job goes on.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+use std::ffi::OsString;
+use std::io;
+use std::process::Command;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::config::Config;
+use crate::os::Ending;
+use crate::os::root::Root;
+use crate::probe::cgroup::{OomKills, OomWatch};
+use crate::run::tracker::{Tracker, TrackerError};
+use crate::sampler::progress::State;
+use crate::sampler::{SamplerCommand, Sink, Target};
+use crate::store::recording::{Run, Status};
+
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(target_os = "macos")]
+use macos as system;
+#[cfg(windows)]
+use windows as system;
+
+use system::{Job, Signals, wait_for_stop};
+
+/// `Hooks::job_started` is called when no signal and no ended child has arrived for this time.
+const START_DELAY: Duration = Duration::from_millis(100);
+
+/// Exit status that a shell returns for a command that SIGKILL ended.
+const KILLED: i32 = 128 + 9;
+
+/// Why a command was not run.
+#[derive(Debug, Error)]
+pub enum WrapError {
+    #[error("cannot find the command `{command}`")]
+    NotFound { command: String, source: io::Error },
+    #[error("cannot execute `{command}`")]
+    NotExecutable { command: String, source: io::Error },
+    /// The system has no memory or no process id left.
+    #[error("cannot start `{command}`")]
+    Fork { command: String, source: io::Error },
+    #[error(transparent)]
+    Tracker(#[from] TrackerError),
+    #[error("cannot receive signals")]
+    Signals(#[source] io::Error),
+}
+
+impl WrapError {
+    fn not_started(command: &Command, source: io::Error) -> Self {
+        let command = command.get_program().to_string_lossy().into_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { command, source },
+            io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Self::Fork { command, source },
+            _ => Self::NotExecutable { command, source },
+        }
+    }
+
+    /// As in a shell, 127 if the command is not found and 126 if it is not executable. 125 if the tracker fails.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } => 127,
+            Self::NotExecutable { .. } => 126,
+            Self::Fork { .. } | Self::Tracker(_) | Self::Signals(_) => 125,
+        }
+    }
+
+    /// What the user can do about it.
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NotFound { .. } if cfg!(windows) => {
+                Some("check the spelling and PATH; a shell command line needs `cmd /c …`")
+            }
+            Self::NotFound { .. } => {
+                Some("check the spelling and PATH; a shell command line needs `sh -c '…'`")
+            }
+            Self::NotExecutable { .. } if cfg!(windows) => Some("run its interpreter: `run -- python FILE`"),
+            Self::NotExecutable { .. } => {
+                Some("make it executable with `chmod +x`, or run its interpreter: `run -- python FILE`")
+            }
+            Self::Tracker(error) => error.hint(),
+            Self::Fork { .. } | Self::Signals(_) => None,
+        }
+    }
+}
+
+/// Callbacks of a front while a job runs.
+pub trait Hooks {
+    /// Called once the job has run for 100 ms. Work that must not delay the start of the job begins here.
+    fn job_started(&mut self) {}
+    /// Whether `SIGTSTP` (Ctrl-Z) must be received, so that `stopping` can clear the terminal before the stop.
+    fn minds_stops(&self) -> bool {
+        false
+    }
+    /// Called before `SIGTSTP` stops the tracker.
+    fn stopping(&mut self) {}
+    /// Called after `SIGCONT`.
+    fn continued(&mut self) {}
+}
+
+impl Hooks for () {}
+
+/// A finished job and its tracker.
+#[derive(Debug)]
+pub struct Done {
+    /// `None` for an attached process: only its parent receives the exit status.
+    pub ending: Option<Ending>,
+    pub pid: u32,
+    /// OOM kills during the job.
+    pub oom_kills: Option<OomKills>,
+    pub tracker: Tracker,
+}
+
+impl Done {
+    /// Exit status for the tracker: the exit status of the job, or 0 for an attached process.
+    pub fn exit_status(&self) -> i32 {
+        exit_status(self.ending)
+    }
+
+    /// Sets the status, the exit code or signal, and the OOM kills of the run.
+    pub fn describe(&self, run: &mut Run) {
+        run.oom_kills = self.oom_kills;
+        match self.ending {
+            Some(ending) => run.set_ending(ending),
+            None if self.tracker.state() == State::Exited => run.status = Some(Status::Ended),
+            None => run.status = Some(Status::Detached),
+        }
+    }
+}
+
+fn exit_status(ending: Option<Ending>) -> i32 {
+    match ending {
+        // Exit codes have 32 bits on Windows, and 8 on other systems.
+        Some(Ending::Code(code)) if cfg!(windows) => code,
+        Some(Ending::Code(code)) => code & 0xff,
+        Some(Ending::Signal(signal)) => 128 + signal,
+        None => 0,
+    }
+}
+
+/// Everything that exists before the job starts.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "not every system uses all fields"))]
+struct Setup<'a> {
+    config: Config,
+    signals: &'a Signals,
+    root: &'a Root,
+    tracker: &'a Tracker,
+}
+
+/// The command line of a running process; `None` if it cannot be read.
+pub fn command_of(pid: u32) -> Option<Vec<String>> {
+    crate::probe::command_of(pid)
+}
+
+/// Runs `command` under a tracker until it ends.
+///
+/// `ignored_at_start`: signals that were ignored when this program started, and that the job must start with ignored.
+pub fn run(
+    command: &[OsString],
+    config: Config,
+    sinks: Vec<Box<dyn Sink>>,
+    ignored_at_start: &[i32],
+    hooks: &mut dyn Hooks,
+) -> Result<Done, WrapError> {
+    let signals = Signals::receive(ignored_at_start, hooks.minds_stops())?;
+    let root = host()?;
+    let mut tracker = Tracker::start(config, Target::Future, sinks)?;
+    let memory_watch = OomWatch::start(&root, "self");
+    let setup = Setup { config, signals: &signals, root: &root, tracker: &tracker };
+    let (mut job, counter) = Job::start(prepare(command)?, &setup)?;
+    let pid = job.pid;
+    tracker.send(SamplerCommand::Adopt { pid, counter });
+    let ended = job.wait(&setup, hooks);
+    tracker.finish(SamplerCommand::Ended { ended, own_rss_kib: job.own_rss_kib });
+    job.reap();
+    let oom_kills = memory_watch.kills(&root, exit_status(Some(ended.how)) == KILLED);
+    Ok(Done { ending: Some(ended.how), pid, oom_kills, tracker })
+}
+
+fn prepare(command: &[OsString]) -> Result<Command, WrapError> {
+    let (program, arguments) = command.split_first().ok_or_else(|| WrapError::NotFound {
+        command: String::new(),
+        source: io::ErrorKind::NotFound.into(),
+    })?;
+    let mut prepared = Command::new(program);
+    prepared.args(arguments);
+    Ok(prepared)
+}
+
+/// Follows a running process until it ends or a signal stops the tracker.
+pub fn attach(
+    pid: u32,
+    config: Config,
+    sinks: Vec<Box<dyn Sink>>,
+    hooks: &mut dyn Hooks,
+) -> Result<Done, WrapError> {
+    let signals = Signals::receive(&[], hooks.minds_stops())?;
+    let root = host()?;
+    let memory_watch = OomWatch::start(&root, &pid.to_string());
+    let mut tracker = Tracker::start(config, Target::Running(pid), sinks)?;
+    hooks.job_started();
+    wait_for_stop(&signals, &mut tracker, hooks);
+    let oom_kills = memory_watch.kills(&root, false);
+    Ok(Done { ending: None, pid, oom_kills, tracker })
+}
+
+fn host() -> Result<Root, WrapError> {
+    Root::host().map_err(|error| WrapError::Tracker(TrackerError::Host(error)))
+}
+
+/// Records the machine without a job until a signal stops the tracker.
+pub fn watch_machine(config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tracker, WrapError> {
+    let signals = Signals::receive(&[], false)?;
+    let mut tracker = Tracker::start(config, Target::None, sinks)?;
+    wait_for_stop(&signals, &mut tracker, &mut ());
+    Ok(tracker)
+}

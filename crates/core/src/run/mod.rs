@@ -1,0 +1,11 @@
+//! The public entry points: run a command, attach to a process, a session inside Python or R, the sidecar process.
+
+pub mod command;
+pub mod info;
+pub mod meter;
+pub mod plan;
+pub mod session;
+pub mod shared;
+pub mod sidecar;
+pub mod start_up;
+pub mod tracker;

@@ -1,0 +1,90 @@
+//! The start of a session: a sampling thread or a sidecar, and a journal for the rows.
+//!
+//! In:  the plan. Out: a [`Session`] that records.
+//! Not here: the sampling (`tracker`), the sidecar process (`sidecar`).
+
+use std::cell::RefCell;
+
+use super::{JournalSummary, Session, SessionError, Source};
+use crate::config::Config;
+use crate::error::with_causes;
+use crate::market::cloud::CloudInfo;
+use crate::os::{self, Moment, paths};
+use crate::probe::command_of;
+use crate::run::sidecar::Sidecar;
+use crate::run::tracker::Tracker;
+use crate::sampler::{SamplerCommand, Sink, Target};
+use crate::store::history::History;
+use crate::store::recording::Run;
+use crate::store::rows::Rows;
+use crate::store::rows::temporary_name;
+
+impl Session {
+    /// Starts the sampler, and the discovery of the cloud in the background.
+    pub fn start(&mut self) -> Result<(), SessionError> {
+        if self.is_running() {
+            return Err(SessionError::Running);
+        }
+        if !matches!(self.source, Source::NotStarted) {
+            return Err(SessionError::Stopped);
+        }
+        match self.plan.sidecar.as_ref().map(|program| Sidecar::start(program, &self.plan)) {
+            Some(Ok((sidecar, rows))) => {
+                self.start_time = Some(sidecar.start_time);
+                let summary = Box::new(RefCell::new(JournalSummary::new(self.scope())));
+                self.source = Source::Sidecar { sidecar: Box::new(sidecar), rows: Some(rows), summary };
+            }
+            Some(Err(error)) if error.is_shortage() => {
+                self.warnings.push(format!(
+                    "{}; sampling in a thread instead, so the recording ends if this program is killed",
+                    with_causes(&error)
+                ));
+                self.start_thread()?;
+            }
+            Some(Err(error)) => return Err(error.into()),
+            None => self.start_thread()?,
+        }
+        if self.plan.discover_cloud {
+            self.discover_cloud();
+        }
+        Ok(())
+    }
+
+    fn discover_cloud(&self) {
+        if let Source::Thread { tracker, .. } = &self.source {
+            return tracker.send(SamplerCommand::Start(|| CloudInfo::discover_in_background(false)));
+        }
+        os::without_signals(|| CloudInfo::discover_in_background(false));
+    }
+
+    fn start_thread(&mut self) -> Result<(), SessionError> {
+        let target =
+            if self.plan.config.track_processes { Target::Running(self.plan.pid) } else { Target::None };
+        let (rows, sink) = self.start_rows().unzip();
+        let config = Config { in_process: true, ..self.plan.config };
+        let tracker = Tracker::start(config, target, sink.into_iter().collect())?;
+        self.start_time = Some(tracker.started().wall_s());
+        self.source = Source::Thread { tracker: Box::new(tracker), rows };
+        Ok(())
+    }
+
+    /// Creates the journal; `None` if it cannot be written. The session then has statistics but no tables.
+    fn start_rows(&mut self) -> Option<(Rows, Box<dyn Sink>)> {
+        let id = History::new_id();
+        let folder = self.rows_folder.clone().unwrap_or_else(paths::temporary);
+        let path = folder.join(temporary_name(std::process::id(), &id));
+        // Id and command are needed if this program is killed and its recording is recovered from the journal.
+        let run = Run::new(&id, command_of(self.plan.pid));
+        let head = self.plan.head(Moment::now().wall_s(), Run::default());
+        match Rows::start(&path, &Rows::describe(&head.metadata, &run), true) {
+            Ok(started) => Some(started),
+            Err(error) => {
+                self.warnings.push(format!(
+                    "cannot write `{}`: {error}; there are statistics, but no tables",
+                    path.display()
+                ));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The sampling thread: a loop that waits for the next event, and makes rows on the time grid.
+//!
+//! In:  an [`Engine`] with its baseline, commands from [`Progress`]. Out: rows to the sinks, until the last row.
+//! Not here: how a row is made (`engine`).
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::engine::Engine;
+use super::grid::{Grid, Tick};
+use super::progress::{Progress, State};
+use super::{SamplerCommand, Sink, Target, diff};
+use crate::metric::Row;
+use crate::os::{self, Moment, Watch};
+
+/// The longest pause between two samples of the job. In the first interval, and in intervals longer than this, the job
+/// is also sampled between rows.
+const SAMPLE_BETWEEN_ROWS_MAX_NS: u64 = 10_000_000_000;
+/// The pause before the first sample between rows; it doubles with every sample.
+const SAMPLE_BETWEEN_ROWS_MIN_NS: u64 = 1_000_000;
+
+/// Runs until the last row.
+pub(crate) fn run(engine: Engine, target: Target, progress: &Progress, sinks: Vec<Box<dyn Sink>>) {
+    let mut sampler = SamplingThread::new(engine, target, progress, sinks);
+    let state = loop {
+        if let ControlFlow::Break(state) = sampler.step() {
+            break state;
+        }
+    };
+    progress.set_state(state);
+}
+
+struct SamplingThread<'p> {
+    engine: Engine,
+    target: Target,
+    progress: &'p Progress,
+    sinks: Vec<Box<dyn Sink>>,
+    grid: Grid,
+    end_watch: EndWatch,
+    between_rows: BetweenRows,
+    /// The row of a grid point in the first interval. It is held back until the end of the first interval: if the job
+    /// ends before, this row is joined with the last row, so that a job shorter than one interval has a single row.
+    held_back: Option<Row>,
+    first_interval_end_ns: u64,
+}
+
+/// When to sample the job between rows.
+struct BetweenRows {
+    pause_ns: u64,
+    next_ns: u64,
+}
+
+/// The times of the next events, by the monotonic clock.
+struct Schedule {
+    /// At `u64::MAX` until the job starts.
+    tick: Tick,
+    /// When to ask the GPUs, so that they have answered at the tick; `None` without a question before the tick.
+    gpu_question_ns: Option<u64>,
+    wake_ns: u64,
+}
+
+impl<'p> SamplingThread<'p> {
+    fn new(engine: Engine, target: Target, progress: &'p Progress, sinks: Vec<Box<dyn Sink>>) -> Self {
+        let start = engine.started_at();
+        Self {
+            target,
+            progress,
+            sinks,
+            grid: Grid::new(start.wall_ns, start.monotonic_ns, engine.config.interval.ns()),
+            end_watch: EndWatch::new(target, &engine),
+            between_rows: BetweenRows {
+                pause_ns: SAMPLE_BETWEEN_ROWS_MIN_NS,
+                next_ns: start.monotonic_ns + SAMPLE_BETWEEN_ROWS_MIN_NS,
+            },
+            held_back: None,
+            first_interval_end_ns: start.monotonic_ns + engine.interval_ns(),
+            engine,
+        }
+    }
+
+    /// Waits for the next event and handles it; `Break` after the last row.
+    fn step(&mut self) -> ControlFlow<State> {
+        let schedule = self.schedule();
+        let has_target_ended = self.wait(schedule.wake_ns);
+        for command in self.progress.take_commands() {
+            self.obey(command)?;
+        }
+        if has_target_ended {
+            return self.finish(State::Exited);
+        }
+        let now_ns = Moment::now().monotonic_ns;
+        if let Some(row) = self.held_back.take_if(|_| now_ns >= self.first_interval_end_ns) {
+            self.hand_on(&row)?;
+        }
+        if now_ns >= schedule.tick.at_ns {
+            self.make_row(now_ns)?;
+        } else if schedule.gpu_question_ns.is_some_and(|at_ns| now_ns >= at_ns) {
+            self.ask_gpus(&schedule.tick);
+        } else if now_ns >= self.between_rows.next_ns {
+            self.sample_between_rows(now_ns);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn schedule(&self) -> Schedule {
+        let mut tick = self.grid.next();
+        if self.awaits_job() {
+            tick.at_ns = u64::MAX;
+        }
+        let gpu_question_ns = self.engine.gpus.as_ref().and_then(|gpus| gpus.ask_at_ns(&tick));
+        let mut wake_ns = tick.at_ns.min(gpu_question_ns.unwrap_or(u64::MAX));
+        if self.samples_between_rows() {
+            wake_ns = wake_ns.min(self.between_rows.next_ns);
+        }
+        if self.held_back.is_some() {
+            wake_ns = wake_ns.min(self.first_interval_end_ns);
+        }
+        Schedule { tick, gpu_question_ns, wake_ns }
+    }
+
+    /// Whether the job has not started yet. The first row is made after its start.
+    fn awaits_job(&self) -> bool {
+        self.target == Target::Future && self.engine.job.is_none() && self.engine.config.track_processes
+    }
+
+    fn samples_between_rows(&self) -> bool {
+        let is_before_first_row = self.engine.rows == 0;
+        self.engine.job.is_some()
+            && (is_before_first_row || self.engine.interval_ns() > SAMPLE_BETWEEN_ROWS_MAX_NS)
+    }
+
+    fn obey(&mut self, command: SamplerCommand) -> ControlFlow<State> {
+        match command {
+            SamplerCommand::Adopt { pid, counter } => {
+                let awaited_job = self.awaits_job();
+                self.engine.adopt(pid, counter);
+                if awaited_job {
+                    self.grid.begin(Moment::now().monotonic_ns);
+                }
+                self.progress.set_cpu_source(self.engine.cpu_source());
+            }
+            SamplerCommand::Reaped(reaped) => self.engine.reaped.push(reaped),
+            SamplerCommand::Ended { ended, own_rss_kib } => {
+                if let Some(job) = &mut self.engine.job {
+                    job.end(ended, own_rss_kib);
+                }
+                return self.finish(State::Exited);
+            }
+            SamplerCommand::Start(start) => start(),
+            SamplerCommand::Stop => return self.finish(State::Stopped),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn make_row(&mut self, now_ns: u64) -> ControlFlow<State> {
+        let row = self.engine.tick(Moment::now(), self.grid.take(now_ns), false);
+        // Before the row is handed on: a sink may end the recording.
+        self.engine.publish_notes(self.progress);
+        if now_ns < self.first_interval_end_ns {
+            self.held_back = Some(row);
+        } else {
+            self.hand_on(&row)?;
+        }
+        self.grid.rest(Moment::now().monotonic_ns);
+        self.between_rows.next_ns = now_ns + SAMPLE_BETWEEN_ROWS_MAX_NS;
+        ControlFlow::Continue(())
+    }
+
+    /// Samples the job and asks the GPUs about its processes, new processes included.
+    fn ask_gpus(&mut self, tick: &Tick) {
+        if let Some(gpus) = &mut self.engine.gpus {
+            gpus.asked_for(tick);
+        }
+        self.engine.sample_between_rows();
+    }
+
+    fn sample_between_rows(&mut self, now_ns: u64) {
+        self.engine.sample_between_rows();
+        self.between_rows.pause_ns = (self.between_rows.pause_ns * 2).min(SAMPLE_BETWEEN_ROWS_MAX_NS);
+        self.between_rows.next_ns = now_ns + self.between_rows.pause_ns;
+    }
+
+    /// Makes the last row.
+    fn finish(&mut self, state: State) -> ControlFlow<State> {
+        let mut row = self.engine.tick(Moment::now(), 0, true);
+        if let Some(first) = self.held_back.take() {
+            row = diff::join(&first, &row);
+        }
+        self.engine.publish_notes(self.progress);
+        self.engine.note_incomplete_figures(self.progress);
+        let _ = self.hand_on(&row);
+        ControlFlow::Break(state)
+    }
+
+    /// Gives a row to all sinks; `Break` if a sink ends the recording.
+    fn hand_on(&mut self, row: &Row) -> ControlFlow<State> {
+        let mut flow = ControlFlow::Continue(());
+        for sink in &mut self.sinks {
+            match sink.take(row) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => flow = ControlFlow::Break(State::Stopped),
+                Err(error) => self.progress.note_once(format!("cannot write {}: {error}", sink.name())),
+            }
+        }
+        self.progress.add_row();
+        flow
+    }
+
+    /// Waits for a command or until `until_ns`; returns whether the tracked process has ended.
+    fn wait(&self, until_ns: u64) -> bool {
+        let now_ns = Moment::now().monotonic_ns;
+        let mut timeout = Duration::from_nanos(until_ns.saturating_sub(now_ns));
+        if let EndWatch::Poll { since_ns } = &self.end_watch {
+            timeout = timeout.min(poll_interval(now_ns.saturating_sub(*since_ns)));
+        }
+        let mut has_ended = false;
+        if let Some(eventfd) = self.progress.eventfd() {
+            let process = match &self.end_watch {
+                EndWatch::Descriptor(process) => Some(process),
+                EndWatch::None | EndWatch::Poll { .. } => None,
+            };
+            has_ended = os::wait_for_eventfd(eventfd, process, timeout);
+            eventfd.clear();
+        } else {
+            self.progress.wait_for_command(timeout);
+        }
+        has_ended || (matches!(self.end_watch, EndWatch::Poll { .. }) && !self.engine.is_target_alive())
+    }
+}
+
+/// How the end of the tracked process is noticed.
+#[derive(Debug)]
+enum EndWatch {
+    /// Not at all: there is no process, or it is the host process, or a child ([`SamplerCommand::Ended`]).
+    None,
+    /// By a pidfd.
+    Descriptor(Watch),
+    /// By polling: in in-process mode, which keeps no descriptor open, and on systems without pidfds.
+    Poll { since_ns: u64 },
+}
+
+impl EndWatch {
+    fn new(target: Target, engine: &Engine) -> Self {
+        let poll = Self::Poll { since_ns: engine.started_at().monotonic_ns };
+        match target {
+            Target::Running(pid) if pid == std::process::id() => Self::None,
+            Target::Running(_) if engine.config.in_process => poll,
+            Target::Running(pid) => Watch::open(pid).map_or(poll, Self::Descriptor),
+            Target::Future | Target::None => Self::None,
+        }
+    }
+}
+
+const POLL_MIN: Duration = Duration::from_millis(1);
+const POLL_MAX: Duration = Duration::from_millis(100);
+
+/// A fiftieth of the time since the start, so that the end of a short job is noticed with at most 2 % delay.
+fn poll_interval(since_start_ns: u64) -> Duration {
+    Duration::from_nanos(since_start_ns / 50).clamp(POLL_MIN, POLL_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_of_a_job_is_noticed_within_a_fiftieth_of_its_duration() {
+        let after = |ms: u64| poll_interval(ms * 1_000_000).as_millis();
+        assert_eq!([0, 20, 200, 1_000, 60_000].map(after), [1, 1, 4, 20, 100]);
+    }
+}

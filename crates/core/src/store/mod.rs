@@ -1,0 +1,14 @@
+//! Storage of rows, on disk and in memory: journal, recordings, history, tables and statistics.
+
+pub mod csv;
+pub mod decimal;
+pub mod export;
+pub mod frame;
+pub mod history;
+pub mod journal;
+pub mod recording;
+pub mod recover;
+pub mod row_sink;
+pub mod rows;
+pub mod stats;
+pub mod summary;

@@ -1,0 +1,246 @@
+//! The head of a recording: metadata, and facts about server, cloud and run.
+//!
+//! In:  JSON objects of a recording of resource-tracker or of the original package.
+//! Out: [`Head`]. Unknown keys are preserved when a recording is read and written again.
+//! Not here: rows (`read`, `write`), detection of server and cloud (`host`, `cloud`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::config::Config;
+use crate::os::{self, Ending};
+use crate::probe::cgroup::OomKills;
+use crate::probe::gpu::GpuFigures;
+
+/// Version of the file format.
+pub const VERSION: u64 = 1;
+
+const SIGKILL: i32 = 9;
+
+/// The head of a recording: everything except the rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Head {
+    pub metadata: Metadata,
+    /// The result of `get_server_info`; `None` if it was not requested.
+    pub server_info: Option<Map<String, Value>>,
+    /// The result of `get_cloud_info`; `None` if it was not requested.
+    pub cloud_info: Option<Map<String, Value>>,
+    /// `None` for files of the original package, which do not have the key `run`.
+    pub run: Option<Run>,
+    /// Top-level keys that only later versions know.
+    pub other: Map<String, Value>,
+}
+
+impl Head {
+    /// The head of a new recording. `start_time` is in Unix seconds.
+    pub fn new(config: &Config, pid: u32, start_time: f64, run: Run) -> Self {
+        Self {
+            metadata: Metadata {
+                version: VERSION,
+                resource_tracker: Software {
+                    version: crate::PROGRAM_VERSION.to_owned(),
+                    implementation: config.backend.name().to_owned(),
+                    ..Software::default()
+                },
+                pid,
+                children: config.children,
+                interval: config.interval.seconds(),
+                method: None,
+                autostart: true,
+                track_processes: config.track_processes,
+                track_system: config.track_system,
+                discover_server: true,
+                discover_cloud: true,
+                start_time: Some(start_time),
+                stop_time: None,
+                duration: None,
+                other: Map::new(),
+            },
+            server_info: None,
+            cloud_info: None,
+            run: Some(run),
+            other: Map::new(),
+        }
+    }
+}
+
+/// Key `metadata`. Its keys have the names of the original package.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of the file format")]
+pub struct Metadata {
+    /// Always [`VERSION`].
+    pub version: u64,
+    #[serde(default)]
+    pub resource_tracker: Software,
+    pub pid: u32,
+    /// Whether descendants of the process are included.
+    pub children: bool,
+    /// Nominal length of a row in seconds.
+    pub interval: f64,
+    /// Start method of the original package; `None` for a thread.
+    pub method: Option<String>,
+    #[serde(default)]
+    pub autostart: bool,
+    pub track_processes: bool,
+    pub track_system: bool,
+    pub discover_server: bool,
+    pub discover_cloud: bool,
+    /// Time of the baseline sample in Unix seconds.
+    pub start_time: Option<f64>,
+    /// Time of the stop, or of the snapshot of a running tracker; Unix seconds.
+    pub stop_time: Option<f64>,
+    /// `stop_time` minus `start_time`.
+    pub duration: Option<f64>,
+    /// Keys that only later versions know.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl Metadata {
+    /// Sets the stop time and the duration.
+    pub fn set_stop_time(&mut self, stop_time: f64) {
+        self.stop_time = Some(stop_time);
+        self.duration = self.start_time.map(|start_time| stop_time - start_time);
+    }
+}
+
+/// Key `metadata.resource_tracker`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Software {
+    pub version: String,
+    /// Name of the backend: `procfs` or `sysinfo`, and `psutil` in files of the original package.
+    pub implementation: String,
+    /// Keys that only later versions know.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// Key `run`: facts about the run that files of the original package do not have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Run {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// The command and its arguments. The environment is never recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+    /// Host name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Number of the signal that ended the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Processes that the kernel killed for lack of memory during the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oom_kills: Option<OomKills>,
+    /// Source of the job's CPU time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_source: Option<String>,
+    /// Share of the job's CPU time that was seen in its processes, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<f64>,
+    /// Warnings about the measurement.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuFigures>,
+    /// Keys that only later versions know.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl Run {
+    /// A run on this host.
+    pub fn new(id: &str, command: Option<Vec<String>>) -> Self {
+        Self { id: Some(id.to_owned()), command, host: os::host_name(), ..Self::default() }
+    }
+
+    /// Sets the status, and the exit code or signal.
+    pub fn set_ending(&mut self, ending: Ending) {
+        match ending {
+            Ending::Code(code) => {
+                self.status = Some(if code == 0 { Status::Finished } else { Status::Failed });
+                self.exit_code = Some(code);
+            }
+            Ending::Signal(signal) => {
+                self.status = Some(Status::Killed);
+                self.signal = Some(signal);
+            }
+        }
+    }
+
+    /// Whether the kernel killed the job for lack of memory: it counted an OOM kill, and the job ended as if killed.
+    pub fn was_killed_for_memory(&self) -> bool {
+        let by_kill = self.signal == Some(SIGKILL) || self.exit_code == Some(128 + SIGKILL);
+        self.oom_kills.is_some() && (by_kill || self.status == Some(Status::Ended))
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum Status {
+    Running,
+    /// Exit code 0.
+    Finished,
+    /// An exit code other than 0.
+    Failed,
+    /// Ended by a signal.
+    Killed,
+    /// Ended with an unknown exit status, for example if the tracker was attached to a running process.
+    Ended,
+    /// The tracker stopped before the job ended.
+    Detached,
+    /// The tracker died; the recording was recovered from its journal.
+    TrackerDied,
+    /// A status of a later version.
+    Other(String),
+}
+
+impl Status {
+    /// The text in recordings and entries.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Running => "running",
+            Self::Finished => "finished",
+            Self::Failed => "failed",
+            Self::Killed => "killed",
+            Self::Ended => "ended",
+            Self::Detached => "detached",
+            Self::TrackerDied => "tracker_died",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl From<String> for Status {
+    fn from(word: String) -> Self {
+        let known = [
+            Self::Running,
+            Self::Finished,
+            Self::Failed,
+            Self::Killed,
+            Self::Ended,
+            Self::Detached,
+            Self::TrackerDied,
+        ];
+        known.into_iter().find(|status| status.as_str() == word).unwrap_or(Self::Other(word))
+    }
+}
+
+impl From<Status> for String {
+    fn from(status: Status) -> Self {
+        status.as_str().to_owned()
+    }
+}
