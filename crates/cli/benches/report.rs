@@ -1,10 +1,10 @@
-//! Budgets of `resource-tracker report`, the whole command from the `.json.gz` to the file, at one row a second with
-//! noise in every column:
+//! Budgets of `resource-tracker report`, from the `.json.gz` to the HTML file, for one row per second with noise in
+//! every column:
 //!
 //! * a day (86,400 rows): 0.4 s, and a page of 1.2 MB
 //! * a week (604,800 rows): 3 s, and a page of 1.5 MB
 //!
-//! The best of five counts, since the machine has other things to do. Ends with status 1 when a budget is passed.
+//! The best of five runs counts. Exit status 1 if a budget is exceeded.
 //! `cargo bench -p resource-tracker-cli --bench report`
 
 use std::fs::{self, File};
@@ -15,8 +15,7 @@ use std::time::Instant;
 
 use resource_tracker::config::Config;
 use resource_tracker::metric::{Metric, Row, Unit};
-use resource_tracker::record;
-use resource_tracker::recording::{Run, gzip, write_snapshot};
+use resource_tracker::store::recording::{Head, Run, gzip, write_snapshot};
 
 const START: f64 = 1_741_785_600.25;
 
@@ -68,7 +67,7 @@ fn report(recording: &Path, budget: &Budget) -> bool {
 }
 
 fn write_recording(path: &Path, rows: u32) -> io::Result<()> {
-    let mut head = record::head(&Config::default(), 4242, START, Run::default());
+    let mut head = Head::new(&Config::default(), 4242, START, Run::default());
     head.metadata.set_stop_time(START + f64::from(rows));
     let mut out = gzip(BufWriter::new(File::create(path)?));
     write_snapshot(&mut out, &head, &mut |take| {
@@ -78,7 +77,7 @@ fn write_recording(path: &Path, rows: u32) -> io::Result<()> {
     out.finish()?.flush()
 }
 
-/// A job that is never quite the same from row to row, as real ones are.
+/// A row with noise: constant columns would compress too well.
 fn row(state: &mut u64, number: u32) -> Row {
     let mut noise = || {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

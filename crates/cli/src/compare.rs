@@ -1,20 +1,17 @@
-//! `compare`: runs side by side, as a table or as JSON.
+//! `compare`: prints runs side by side; the first is the baseline.
 
-use resource_tracker::catalog::Catalog;
-use resource_tracker::compare::{Cell, Comparison, Figure, Job};
-use resource_tracker::recording::Recording;
+use resource_tracker::{Catalog, ComparedFigure, ComparedJob, Comparison, ComparisonCell, Recording};
 use serde_json::json;
 
 use crate::args::CompareArgs;
 use crate::failure::Failure;
-use crate::past;
+use crate::load::{embedded_only, load, recovered_history};
 use crate::show::{self, Table};
 
-/// Compares runs.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
-    let runs = args.recordings.iter().map(|name| past::load(name)).collect::<Result<Vec<_>, _>>()?;
-    let history = past::history().and_then(|history| history.list().ok()).unwrap_or_default().entries;
-    let comparison = Comparison::of(&runs, &history, &mut Catalog::new(past::nobody()));
+    let runs = args.recordings.iter().map(|name| load(name)).collect::<Result<Vec<_>, _>>()?;
+    let history = recovered_history().and_then(|history| history.list().ok()).unwrap_or_default().entries;
+    let comparison = Comparison::of(&runs, &history, &mut Catalog::new(embedded_only()));
     let names: Vec<String> =
         runs.iter().zip(&args.recordings).map(|(run, asked)| name_of(run, asked)).collect();
     if args.format.json {
@@ -26,14 +23,14 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     show::text(&format!("{}\n{}\n", table(&names, &comparison.figures), legend(&comparison)))
 }
 
-fn table(names: &[String], figures: &[(&Figure, Vec<Cell>)]) -> Table {
+fn table(names: &[String], figures: &[(&ComparedFigure, Vec<ComparisonCell>)]) -> Table {
     let heads = names.iter().enumerate().flat_map(|(number, name)| {
         let value = format!(">{}", show::one_line(name, 24));
         if number == 0 { vec![value] } else { vec![value, ">change".to_owned()] }
     });
     let heads: Vec<String> = std::iter::once(String::new()).chain(heads).collect();
     let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
-    for (Figure { name, show, .. }, cells) in figures {
+    for (ComparedFigure { name, show, .. }, cells) in figures {
         let mut row = vec![(*name).to_owned()];
         for (number, cell) in cells.iter().enumerate() {
             row.push(cell.value.map(show).unwrap_or_default());
@@ -49,21 +46,19 @@ fn table(names: &[String], figures: &[(&Figure, Vec<Cell>)]) -> Table {
     table
 }
 
-/// What the mark means.
+/// The meaning of `*`, or why no change is marked.
 fn legend(comparison: &Comparison<'_>) -> String {
-    let mut jobs: Vec<&Job> = Vec::new();
+    let mut jobs: Vec<&ComparedJob> = Vec::new();
     for job in &comparison.jobs {
         if jobs.iter().all(|other| other.name != job.name) {
             jobs.push(job);
         }
     }
     match (jobs.as_slice(), comparison.can_mark()) {
-        ([_], false) => {
-            "no difference is marked: too few earlier runs of the job to know its spread".to_owned()
-        }
-        ([job], true) => format!("* beyond the spread of {} earlier runs of the job", job.earlier.len()),
+        ([_], false) => "no change is marked: fewer than 3 earlier runs of the job in the history".to_owned(),
+        ([job], true) => format!("* larger than the spread of {} earlier runs of the job", job.earlier.len()),
         (_, false) => {
-            "no difference is marked: too few earlier runs of the jobs to know the spread of both".to_owned()
+            "no change is marked: fewer than 3 earlier runs of one of the jobs in the history".to_owned()
         }
         (jobs, true) => {
             let counted = jobs.iter().map(|job| {
@@ -72,7 +67,7 @@ fn legend(comparison: &Comparison<'_>) -> String {
                 format!("{name} {}{too_few}", job.earlier.len())
             });
             let counted = counted.collect::<Vec<_>>().join(", ");
-            format!("* beyond the spread of both jobs, each by its own earlier runs: {counted}")
+            format!("* larger than the spread of both jobs; earlier runs: {counted}")
         }
     }
 }

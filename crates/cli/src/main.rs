@@ -1,41 +1,43 @@
-//! The `resource-tracker` command: arguments in, the core's work, text out.
+//! The `resource-tracker` command: parses the arguments, calls the core, and prints the result.
 //!
-//! On Linux the program has its own entry point: Rust's ignores `SIGPIPE` before `main`, and then nobody can
-//! tell any more what the job must inherit.
+//! Each subcommand has a file of its own name; `list`, `show` and `rm` are in `history`, `attach`, `process` and `system`
+//! in `run`, `catalog` in `servers`, `config` in `settings`, `completions` and `man` in `manual`.
+//!
+//! On Linux the program has its own entry point. Rust's entry point ignores `SIGPIPE` before `main`, which hides
+//! whether the caller had ignored it, and the job must inherit the caller's setting.
 #![cfg_attr(all(target_os = "linux", not(test)), no_main)]
 
-mod account;
 mod args;
-mod companion;
 mod compare;
 mod export;
 mod failure;
-mod figures;
+mod history;
 mod info;
-mod keep;
-#[cfg_attr(windows, path = "live_windows.rs")]
 mod live;
+mod load;
 mod manual;
-mod past;
+mod recommend;
 mod report;
 mod run;
+mod save;
 mod servers;
 mod settings;
 mod show;
-mod sinks;
-mod terminal;
+mod stats;
+mod summary;
 mod trend;
 
 use std::ffi::OsString;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
-use resource_tracker::sys;
+use resource_tracker::{serve_sidecar, start_up};
 
 use args::{Cli, Command};
+use failure::Failure;
 use settings::Settings;
 
 #[cfg(all(target_os = "linux", not(test)))]
-#[expect(unsafe_code, reason = "an exported `main` is what no_main asks for; the C library calls it once")]
+#[expect(unsafe_code, reason = "no_main requires an exported `main`, which the C library calls once")]
 #[unsafe(no_mangle)]
 extern "C" fn main(_argc: libc::c_int, _argv: *const *const libc::c_char) -> libc::c_int {
     libc::c_int::from(command())
@@ -46,11 +48,9 @@ fn main() -> std::process::ExitCode {
     std::process::ExitCode::from(command())
 }
 
-/// Does what the arguments say; the exit status.
+/// Returns the exit status.
 fn command() -> u8 {
-    let ignored_at_start = sys::ignored_at_start();
-    sys::fill_standard_streams();
-    sys::share_one_heap();
+    let ignored_at_start = start_up();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let parser = Cli::command();
     let settings = match Settings::read(&parser, &arguments) {
@@ -62,28 +62,28 @@ fn command() -> u8 {
         Ok(cli) => cli,
         Err(error) => return show::usage(&error),
     };
-    // From here on a reader that goes away is an error to be handled, not our end: a job may depend on us.
-    sys::ignore_broken_pipes();
     let done = match cli.command {
         Command::Run(args) => run::run(&args, &ignored_at_start),
         Command::Attach(args) => run::attach(&args),
         Command::Process(args) => run::process(&args),
         Command::System(args) => run::system(&args),
-        Command::Stats(args) => figures::stats(&args),
-        Command::Recommend(args) => figures::recommend(&args),
+        Command::Stats(args) => stats::stats(&args),
+        Command::Recommend(args) => recommend::recommend(&args),
         Command::Compare(args) => compare::compare(&args),
-        Command::Show(args) => past::show(&args),
-        Command::Rm(args) => past::rm(&args),
+        Command::Show(args) => history::show(&args),
+        Command::Rm(args) => history::rm(&args),
         Command::Config(args) => settings::config(&settings, Cli::command(), args.json),
         Command::Completions { shell } => manual::completions(Cli::command(), shell),
         Command::Man { command } => manual::man(Cli::command(), command.as_deref()),
         Command::Export(args) => export::export(&args),
-        Command::List(args) => past::list(&args),
+        Command::List(args) => history::list(&args),
         Command::Servers(args) => servers::servers(&args),
         Command::Info(args) => info::info(&args),
         Command::Catalog(command) => servers::catalog(&command),
         Command::Report(args) => report::report(&args),
-        Command::Companion { orders } => companion::serve(&orders),
+        Command::Sidecar { request } => {
+            serve_sidecar(&request).map(|()| 0).map_err(|error| Failure::new(error, None))
+        }
     };
     match done {
         Ok(code) => code,

@@ -1,4 +1,4 @@
-//! `completions` and `man`: what the parser knows, for shells and for `man`.
+//! `completions` and `man`: shell completions and manual pages, generated from the parser.
 
 use clap::Command;
 use clap_complete::Shell;
@@ -10,19 +10,17 @@ use crate::show;
 const NAME: &str = "resource-tracker";
 
 #[derive(Debug, Error)]
-#[error("there is no command `{name}`")]
-struct NoSuchCommand {
+#[error("unknown command `{name}`")]
+struct UnknownCommand {
     name: String,
 }
 
-/// Prints completions.
 pub fn completions(mut parser: Command, shell: Shell) -> Result<u8, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut parser, NAME, &mut script);
     show::text(&String::from_utf8_lossy(&script))
 }
 
-/// Prints a manual page in roff.
 pub fn man(mut parser: Command, command: Option<&str>) -> Result<u8, Failure> {
     parser.build();
     let page = match command {
@@ -43,8 +41,8 @@ fn page_of(parser: &Command, name: &str) -> Result<Command, Failure> {
             command.clone().version(env!("CARGO_PKG_VERSION")).name(full_name.clone()).display_name(full_name)
         })
         .ok_or_else(|| {
-            let hint = Some("`resource-tracker --help` lists the commands");
-            Failure { code: 2, ..Failure::new(NoSuchCommand { name: name.to_owned() }, hint) }
+            let hint = Some("`resource-tracker --help` lists all commands");
+            Failure { code: 2, ..Failure::new(UnknownCommand { name: name.to_owned() }, hint) }
         })
 }
 
@@ -57,13 +55,13 @@ mod tests {
     use super::*;
     use crate::args::Cli;
 
-    /// `docs/commands.md`.
+    /// The text of `docs/commands.md`.
     fn page() -> String {
         let mut parser = Cli::command();
         parser.build();
         let mut page = String::from(
-            "# Commands\n\nGenerated from the parser. `resource-tracker COMMAND --help` says the same. RECORDING is a file, `last`, or \
-             a name\nor id from `resource-tracker list`. [JSON](json.md) describes what `--json` prints.\n",
+            "# Commands\n\nGenerated from the parser; `resource-tracker COMMAND --help` prints the same. RECORDING is a file, `last`, or a\n\
+             job name or id from `resource-tracker list`. [JSON](json.md) describes the output of `--json`.\n",
         );
         write_commands(&mut page, NAME, &parser);
         page
@@ -120,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_docs_page_of_commands_is_up_to_date() {
+    fn docs_page_of_commands_is_up_to_date() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
         if std::env::var_os("UPDATE_GENERATED").is_some() {
             std::fs::write(path, page()).unwrap();

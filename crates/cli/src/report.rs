@@ -1,25 +1,19 @@
-//! `report`, and the report that `run` writes at its end.
+//! `report`, and the report that `run --report` writes when the job ends.
 //!
-//! `report` may ask the Keeper for servers and prices; `run` asks nobody, and uses the built-in catalogue.
+//! `report` may query the Keeper for servers and prices; `run --report` uses the built-in catalogue only.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use resource_tracker::catalog::Settings;
-use resource_tracker::output::Output;
-use resource_tracker::record::Rows;
-use resource_tracker::recording::{Head, Recording};
-use resource_tracker::report::render;
+use resource_tracker::{CatalogSettings, Head, Output, Recording, Rows};
 
 use crate::args::ReportArgs;
 use crate::failure::Failure;
-use crate::past;
+use crate::load::{self, embedded_only, load};
 use crate::show;
 
-/// Writes a recording as a page.
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
-    let recording = past::load(&args.which.recording)?;
+    let recording = load(&args.which.recording)?;
     let path = args
         .output
         .clone()
@@ -33,8 +27,10 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     } else if path != Path::new("-") {
         show::path(&path);
     }
-    if args.open && !open(&path) {
-        show::warning("no program was found to open the page with");
+    if args.open
+        && let Err(error) = open_in_browser(&path)
+    {
+        show::warning(&format!("cannot open the report in a browser: {error}"));
     }
     Ok(0)
 }
@@ -42,15 +38,15 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
 /// Writes the report of a run that has just ended.
 pub fn write(mut output: Output, rows: &Rows, head: &Head, earlier_runs: usize) -> io::Result<()> {
     let recording = rows.recording(head.clone())?;
-    output.write_all(page(&recording, past::nobody(), earlier_runs).as_bytes())?;
+    output.write_all(page(&recording, embedded_only(), earlier_runs).as_bytes())?;
     output.commit()
 }
 
-fn page(recording: &Recording, settings: Settings, earlier_runs: usize) -> String {
-    render(recording, &past::context(&recording.head, recording.summary(), earlier_runs, settings))
+fn page(recording: &Recording, settings: CatalogSettings, earlier_runs: usize) -> String {
+    load::context(&recording.head, recording.summary(), earlier_runs, settings).render(recording)
 }
 
-/// By the job's name, else the run's id, else the file's own name, with nothing that a shell or a file system minds.
+/// The job's name, else the run's id, else the name of the recording, without characters special to shells and file systems.
 fn file_name(head: &Head, recording: &str) -> String {
     let run = head.run.as_ref();
     let stem = || {
@@ -72,28 +68,25 @@ fn file_name(head: &Head, recording: &str) -> String {
     }
 }
 
-/// Starts what shows pages on this machine, and does not wait for it.
-fn open(path: &Path) -> bool {
-    let from_user = std::env::var("BROWSER").ok().filter(|browser| !browser.is_empty());
-    let programs = from_user.as_deref().into_iter().chain(["xdg-open", "open"]);
-    programs.into_iter().any(|program| {
-        let quiet = || Stdio::null();
-        Command::new(program).arg(path).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn().is_ok()
-    })
+/// Starts `$BROWSER`, else the default browser of the system, and does not wait for it.
+fn open_in_browser(path: &Path) -> io::Result<()> {
+    match std::env::var("BROWSER") {
+        Ok(browser) if !browser.is_empty() => open::with_detached(path, browser),
+        _ => open::that_detached(path),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use resource_tracker::config::Config;
-    use resource_tracker::record;
-    use resource_tracker::recording::Run;
+    use resource_tracker::Config;
+    use resource_tracker::{Head, Run};
 
     #[test]
-    fn files_are_named_after_the_job_and_stay_in_this_folder() {
+    fn report_is_named_after_the_job_and_stays_in_the_current_directory() {
         let name = |job: Option<&str>, id: Option<&str>, recording: &str| {
             let run = Run { job: job.map(Into::into), id: id.map(Into::into), ..Run::default() };
-            file_name(&record::head(&Config::default(), 1, 0.0, run), recording)
+            file_name(&Head::new(&Config::default(), 1, 0.0, run), recording)
         };
         assert_eq!(name(Some("train"), Some("3f9c"), "last"), "train-report.html");
         assert_eq!(name(Some("../a b/<x>"), None, "last"), "a-b--x-report.html");

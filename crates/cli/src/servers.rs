@@ -1,16 +1,15 @@
-//! `servers` and `catalog`: what the catalogue says.
+//! `servers` and `catalog`: cloud servers and their prices.
 
 use std::fmt::Write as _;
 
-use resource_tracker::catalog::{self, Answer, Catalog, Query, Server, Settings, Source};
 use resource_tracker::human;
+use resource_tracker::{Answer, Catalog, CatalogSettings, CatalogSource, Query, Server};
 use serde_json::json;
 
 use crate::args::{CatalogCommand, FilterArgs, ServersArgs};
 use crate::failure::Failure;
 use crate::show::{self, Table};
 
-/// Lists servers that fit.
 pub fn servers(args: &ServersArgs) -> Result<u8, Failure> {
     let mut query = Query::new(args.cpu, args.memory).top(args.n);
     (query.gpu, query.vram_mb) = (args.gpu, args.vram);
@@ -36,7 +35,7 @@ fn with_filters(mut query: Query, args: &FilterArgs) -> Result<Query, Failure> {
     }
     for (name, value) in [("storage_size", args.storage_size), ("max_price", args.max_price)] {
         if let Some(value) = value {
-            // JSON has no NaN; the filter refuses null where a number is wanted.
+            // JSON has no NaN or infinity; as text the filter rejects them with its usual error.
             query = query
                 .filter(name, if value.is_finite() { json!(value) } else { json!(value.to_string()) })?;
         }
@@ -46,9 +45,9 @@ fn with_filters(mut query: Query, args: &FilterArgs) -> Result<Query, Failure> {
 
 fn table(answer: &Answer) -> String {
     let source = match answer.source {
-        Source::Keeper => format!("from the Keeper, {}", answer.as_of),
-        Source::Updated => format!("from the catalogue that was fetched on {}", answer.as_of),
-        Source::Embedded => format!("from the catalogue in this program, collected on {}", answer.as_of),
+        CatalogSource::Keeper => format!("source: the Keeper, {}", answer.as_of),
+        CatalogSource::Updated => format!("source: catalogue downloaded on {}", answer.as_of),
+        CatalogSource::Embedded => format!("source: built-in catalogue of {}", answer.as_of),
     };
     if answer.servers.is_empty() {
         return format!("no server fits ({source})\n");
@@ -79,7 +78,7 @@ fn table(answer: &Answer) -> String {
         let _ = write!(text, "; prices as of: {}", dates.join(", "));
     }
     if let Some(reason) = &answer.fallback_reason {
-        let _ = write!(text, "\nwithout the Keeper: {reason}");
+        let _ = write!(text, "\nthe Keeper was not used: {reason}");
     }
     text.push('\n');
     text
@@ -89,11 +88,10 @@ fn name_of(server: &Server) -> String {
     show::one_line(server.text("api_reference").or(server.text("server_id")).unwrap_or_default(), 60)
 }
 
-/// Shows or refreshes the catalogue.
 pub fn catalog(command: &CatalogCommand) -> Result<u8, Failure> {
     match command {
         CatalogCommand::Info(args) => {
-            let info = catalog::info(&Settings::from_env())?;
+            let info = CatalogSettings::from_env().catalog_info()?;
             if args.json {
                 return show::json(&info);
             }
@@ -108,26 +106,22 @@ pub fn catalog(command: &CatalogCommand) -> Result<u8, Failure> {
                 ]);
             }
             let updated = info.updated.as_ref().map_or_else(
-                || "never fetched anew; `resource-tracker catalog update` does".to_owned(),
-                |updated| format!("fetched anew on {}: {} servers", updated.as_of, updated.servers),
+                || "not updated yet; run `resource-tracker catalog update`".to_owned(),
+                |updated| format!("updated on {}: {} servers", updated.as_of, updated.servers),
             );
             show::text(&format!(
-                "{table}\ncollected on {}, {} bytes in this program; {updated}\n",
+                "{table}\nbuilt-in catalogue of {}, {} bytes; {updated}\n",
                 info.collected, info.size_bytes
             ))
         }
         CatalogCommand::Update(args) => {
-            let report = catalog::update(&Settings::from_env(), &args.regions, &mut |step| {
+            let report = CatalogSettings::from_env().update_catalog(&args.regions, &mut |step| {
                 show::progress(&step.to_string());
             })?;
             if args.format.json {
                 return show::json(&report);
             }
-            show::text(if report.changed {
-                "the catalogue was fetched anew\n"
-            } else {
-                "the catalogue has not changed\n"
-            })
+            show::text(if report.changed { "catalogue updated\n" } else { "catalogue is up to date\n" })
         }
     }
 }

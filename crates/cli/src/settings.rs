@@ -1,7 +1,7 @@
-//! Settings of `run` and `attach` from files, and `config`, which says where each value comes from.
+//! Settings files of `run` and `attach`, and `config`, which shows where each value comes from.
 //!
-//! In:  `config.toml` of the user and `resource-tracker.toml` of the project. Out: defaults for the parser, so that an
-//! option and a variable go before them. What can be set, and to what, is the parser's own list of options.
+//! In:  the user's `config.toml` and the project's `resource-tracker.toml`. Out: defaults for the parser, so that options
+//! and environment variables take precedence. The parser's own options define the settings and their values.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,44 +10,42 @@ use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, Command};
-use resource_tracker::paths::{Convention, Purpose};
-use resource_tracker::sys;
+use resource_tracker::{config_folder, is_own_file};
 use serde::Serialize;
 use thiserror::Error;
 
 use crate::failure::Failure;
 use crate::show::{self, Table};
 
-/// The project's file, in the folder where the command is given or above it in the same repository.
+/// The project's file, in the current folder or a folder above it in the same Git repository.
 const PROJECT_FILE: &str = "resource-tracker.toml";
-/// The user's file, below the configuration directory.
+/// The user's file, in the configuration folder.
 const USER_FILE: &str = "config.toml";
-/// The option that is for all commands that have it.
+/// The only setting that also applies to commands other than [`COMMANDS`].
 const NETWORK: &str = "offline";
-/// No file of settings is longer.
-const MOST_BYTES: u64 = 64 << 10;
-/// The commands that settings are for.
+/// Maximum size of a settings file.
+const MAX_BYTES: u64 = 64 << 10;
+/// The commands that the settings apply to.
 const COMMANDS: [&str; 2] = ["run", "attach"];
 
-/// Why a file of settings cannot be used.
 #[derive(Debug, Error)]
 enum SettingsError {
-    #[error("cannot read the settings in `{path}`")]
+    #[error("cannot read `{path}`")]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("the settings in `{path}` are no TOML")]
+    #[error("invalid TOML in `{path}`")]
     Syntax { path: PathBuf, source: Box<toml::de::Error> },
-    #[error("`{path}` sets `{key}`, which is no setting")]
+    #[error("unknown setting `{key}` in `{path}`")]
     Unknown { path: PathBuf, key: String },
-    #[error("`{path}` sets `{key}` to `{value}`, which it cannot be")]
-    Wrong { path: PathBuf, key: String, value: String },
+    #[error("invalid value `{value}` for setting `{key}` in `{path}`")]
+    Value { path: PathBuf, key: String, value: String },
 }
 
 impl SettingsError {
     fn hint(&self) -> &'static str {
         match self {
-            Self::Unreadable { .. } | Self::Syntax { .. } => "put it right, or move it away",
+            Self::Unreadable { .. } | Self::Syntax { .. } => "fix the file or remove it",
             Self::Unknown { .. } => "`resource-tracker config` lists all settings",
-            Self::Wrong { .. } => "`resource-tracker run --help` says what the option of that name takes",
+            Self::Value { .. } => "`resource-tracker run --help` shows the values of each option",
         }
     }
 }
@@ -58,26 +56,26 @@ impl From<SettingsError> for Failure {
     }
 }
 
-/// One file: where it is, and the values of the options that it sets.
 #[derive(Debug)]
 struct File {
     path: PathBuf,
+    /// Id of an option, and its values as they would be typed.
     values: Vec<(String, Vec<String>)>,
 }
 
-/// All files that are there, the one that goes first in front.
+/// The settings files that exist, highest precedence first.
 #[derive(Debug, Default)]
 pub struct Settings {
     files: Vec<File>,
 }
 
 impl Settings {
-    /// Reads the files, if the command that was given uses them.
+    /// Reads the files, if the given command uses settings.
     pub fn read(parser: &Command, arguments: &[OsString]) -> Result<Self, Failure> {
         let name = arguments.get(1).and_then(|name| name.to_str());
         let command = name.and_then(|name| parser.find_subcommand(name));
-        let is_for = |command: &Command| command.get_name() == "config" || has(command, NETWORK);
-        if !command.is_some_and(is_for) {
+        let uses_settings = |command: &Command| command.get_name() == "config" || has(command, NETWORK);
+        if !command.is_some_and(uses_settings) {
             return Ok(Self::default());
         }
         let run = parser.find_subcommand(COMMANDS[0]).map(settable).unwrap_or_default();
@@ -86,18 +84,18 @@ impl Settings {
         Ok(Self { files: files.collect::<Result<_, _>>()? })
     }
 
-    /// Makes what the files say the defaults of the options, but for those that what was typed contradicts.
+    /// Makes the settings the defaults of the options, except for settings that conflict with a given option.
     pub fn apply(&self, parser: Command, arguments: &[OsString]) -> Command {
         if self.files.is_empty() {
             return parser;
         }
-        let contradicted = contradicted(&parser, arguments);
+        let conflicting = conflicting(&parser, arguments);
         parser.mut_subcommands(|command| {
             let takes_all = COMMANDS.contains(&command.get_name());
             command.mut_args(|arg| {
                 let id = arg.get_id().as_str();
-                let is_meant = (takes_all || id == NETWORK) && !contradicted.iter().any(|other| other == id);
-                match self.find(id).filter(|_| is_meant) {
+                let applies = (takes_all || id == NETWORK) && !conflicting.iter().any(|other| other == id);
+                match self.find(id).filter(|_| applies) {
                     Some((_, values)) => arg.default_values(values.clone()),
                     None => arg,
                 }
@@ -105,7 +103,7 @@ impl Settings {
         })
     }
 
-    /// What the files say about an option, and which of them does.
+    /// The file that sets an option, and the values.
     fn find(&self, id: &str) -> Option<(&Path, &Vec<String>)> {
         self.files.iter().find_map(|file| {
             let (_, values) = file.values.iter().find(|(set, _)| set == id)?;
@@ -118,8 +116,8 @@ fn has(command: &Command, id: &str) -> bool {
     command.get_arguments().any(|arg| arg.get_id() == id)
 }
 
-/// Options that conflict with one that was typed, or set by a variable.
-fn contradicted(parser: &Command, arguments: &[OsString]) -> Vec<String> {
+/// Options that conflict with an option on the command line or in the environment.
+fn conflicting(parser: &Command, arguments: &[OsString]) -> Vec<String> {
     let parsed = parser.clone().try_get_matches_from(arguments).ok();
     let Some((name, given)) = parsed.as_ref().and_then(|matches| matches.subcommand()) else {
         return Vec::new();
@@ -141,13 +139,13 @@ fn contradicted(parser: &Command, arguments: &[OsString]) -> Vec<String> {
     others.map(|arg| arg.get_id().to_string()).collect()
 }
 
-/// Options of a command that can be set: those that a variable can, and tags.
+/// Options of a command that a settings file may set: those with an environment variable, and tags.
 fn settable(command: &Command) -> Vec<&Arg> {
     let can = |arg: &&Arg| arg.get_env().is_some() || matches!(arg.get_action(), ArgAction::Append);
     command.get_arguments().filter(can).filter(|arg| !arg.is_hide_set() && !arg.is_positional()).collect()
 }
 
-/// The name of an option in a file.
+/// The name of an option in a settings file.
 fn key_of(arg: &Arg) -> String {
     match arg.get_action() {
         ArgAction::Append => arg.get_id().to_string(),
@@ -156,11 +154,11 @@ fn key_of(arg: &Arg) -> String {
 }
 
 impl File {
-    /// `None` where there is no such file.
+    /// `None` if there is no such file.
     fn read(path: PathBuf, options: &[&Arg]) -> Result<Option<Self>, SettingsError> {
         let text = match read_bounded(&path) {
             Ok(text) => text,
-            // A home that is somebody else's, or none, has no settings of ours.
+            // A home folder that is missing or belongs to another user has no settings.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -180,9 +178,9 @@ impl File {
             let Some(arg) = options.iter().find(|arg| key_of(arg) == key) else {
                 return Err(SettingsError::Unknown { path, key });
             };
-            let Some(words) = words(arg, &value).filter(|words| is_usable(arg, words)) else {
+            let Some(words) = as_typed(arg, &value).filter(|words| is_valid(arg, words)) else {
                 let value = serde_json::json!(value).to_string();
-                return Err(SettingsError::Wrong { path, key, value: show::one_line(&value, 60) });
+                return Err(SettingsError::Value { path, key, value: show::one_line(&value, 60) });
             };
             values.push((arg.get_id().to_string(), words));
         }
@@ -190,19 +188,19 @@ impl File {
     }
 }
 
-/// The text of a regular file: anything else could keep us waiting.
+/// The text of a regular file; reading a FIFO or a device could block.
 fn read_bounded(path: &Path) -> io::Result<String> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     let mut text = String::new();
-    let read = fs::File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    let is_too_long = u64::try_from(read).is_ok_and(|read| read > MOST_BYTES);
+    let read = fs::File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    let is_too_long = u64::try_from(read).is_ok_and(|read| read > MAX_BYTES);
     if is_too_long { Err(io::Error::new(io::ErrorKind::InvalidData, "longer than 64 KiB")) } else { Ok(text) }
 }
 
-/// The value as it would be typed.
-fn words(arg: &Arg, value: &toml::Value) -> Option<Vec<String>> {
+/// The value as it would be typed on the command line.
+fn as_typed(arg: &Arg, value: &toml::Value) -> Option<Vec<String>> {
     match (arg.get_action(), value) {
         (ArgAction::SetTrue, toml::Value::Boolean(on)) => Some(vec![on.to_string()]),
         (ArgAction::Append, toml::Value::Table(pairs)) => {
@@ -218,13 +216,13 @@ fn words(arg: &Arg, value: &toml::Value) -> Option<Vec<String>> {
     }
 }
 
-/// Whether the option takes these words. A default that it does not take would be a fault of ours.
-fn is_usable(arg: &Arg, words: &[String]) -> bool {
+/// Whether the option accepts the words. clap would report an invalid default as an error of the command line.
+fn is_valid(arg: &Arg, words: &[String]) -> bool {
     let Some(long) = arg.get_long() else { return false };
     if matches!(arg.get_action(), ArgAction::SetTrue) {
         return true;
     }
-    // By itself: what it conflicts with is not there.
+    // A parser with this option only, so that conflicts with other options do not matter.
     let alone = Arg::new("alone").long(long.to_owned()).value_parser(arg.get_value_parser().clone());
     let alone = alone.action(arg.get_action().clone()).allow_hyphen_values(true);
     let parser = Command::new("settings").no_binary_name(true).arg(alone);
@@ -232,20 +230,19 @@ fn is_usable(arg: &Arg, words: &[String]) -> bool {
 }
 
 fn user_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    Some(Convention::HERE.folder(Purpose::Config, variable)?.join(USER_FILE))
+    Some(config_folder(variable)?.join(USER_FILE))
 }
 
-/// From here up to the top of the repository; outside of one only here. What belongs to another user is not a
-/// project of ours: in a folder for all, anybody could decide where our files go.
+/// Searches from the current folder up to the top of the Git repository; outside a repository only the current folder.
+/// Ignores files of other users: in a shared folder such as `/tmp`, another user's file could redirect the output.
 fn project_file() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     let top = here.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&here);
     let folders = here.ancestors().take_while(|folder| folder.starts_with(top));
-    let is_ours = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| sys::is_own_file(&file));
-    folders.map(|folder| folder.join(PROJECT_FILE)).find(is_ours)
+    let is_own = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| is_own_file(&file));
+    folders.map(|folder| folder.join(PROJECT_FILE)).find(is_own)
 }
 
-/// A setting as it is now.
 #[derive(Serialize)]
 struct Setting {
     name: String,
@@ -254,7 +251,6 @@ struct Setting {
     from: Option<String>,
 }
 
-/// Shows the settings.
 pub fn config(settings: &Settings, parser: Command, json: bool) -> Result<u8, Failure> {
     let typed = ["resource-tracker", COMMANDS[0], "--", "true"].map(OsString::from);
     let mut parser = settings.apply(parser, &typed);

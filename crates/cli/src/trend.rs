@@ -1,29 +1,27 @@
-//! The course of a figure over a run, in a few characters: ▁▃▇█▅.
+//! The course of a metric over a run, drawn as a few characters: ▁▃▇█▅.
 //!
-//! In:  values as they come, however many. Out: bars. A run of a week takes no more memory than one of a minute.
+//! In:  any number of values. Out: bars. Memory use does not grow with the length of the run.
 
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use resource_tracker::metric::{Metric, Row};
-use resource_tracker::sampler::Sink;
+use resource_tracker::{Metric, Row, Sink};
 
-/// Buckets that are kept; twice the bars that are drawn, so that a bar is never far from its place.
+/// Number of buckets: twice the 16 bars of the summary, so that rounding moves a peak by less than a bar.
 const BUCKETS: usize = 32;
-const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The largest value of each part of a run.
+/// The peak of each part of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trend {
     peaks: Vec<f64>,
-    /// Values in each bucket but the last.
+    /// Number of values in each bucket; the last bucket may have fewer.
     per_bucket: usize,
     in_last: usize,
 }
 
 impl Trend {
-    /// Counts a value in.
     pub fn add(&mut self, value: f64) {
         if self.in_last == 0 || self.in_last >= self.per_bucket.max(1) {
             if self.peaks.len() == BUCKETS {
@@ -39,7 +37,7 @@ impl Trend {
         }
     }
 
-    /// At most `width` bars, the largest value being a full one; nothing where there is no course to show.
+    /// At most `width` bars, scaled to the largest value. Empty for fewer than two buckets, or if all values are 0.
     pub fn bars(&self, width: usize) -> String {
         let top = self.peaks.iter().copied().fold(0.0, f64::max);
         if self.peaks.len() < 2 || top <= 0.0 || width == 0 {
@@ -53,17 +51,12 @@ impl Trend {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a share of 1; `as` stops at the ends"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 1; `as` saturates")]
 fn bar(share: f64) -> char {
     let step = (share * 7.0).round() as usize;
-    BARS[step.min(7)]
+    LEVELS[step.min(7)]
 }
 
-/// The courses that a summary shows.
 #[derive(Clone, Debug, Default)]
 pub struct Trends {
     pub cpu: Trend,
@@ -71,7 +64,6 @@ pub struct Trends {
 }
 
 impl Trends {
-    /// Counts a row in.
     pub fn add(&mut self, row: &Row) {
         for (trend, metric) in
             [(&mut self.cpu, Metric::ProcessCpu), (&mut self.memory, Metric::ProcessMemory)]
@@ -83,12 +75,11 @@ impl Trends {
     }
 }
 
-/// Takes rows as they come; what was taken can be asked for at the end.
+/// Collects trends while the job runs; clones share the same trends.
 #[derive(Clone, Debug, Default)]
 pub struct TrendSink(Arc<Mutex<Trends>>);
 
 impl TrendSink {
-    /// The courses so far.
     pub fn trends(&self) -> Trends {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -116,15 +107,15 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_is_a_full_bar_and_nothing_an_empty_one() {
+    fn largest_value_is_a_full_bar_and_zero_an_empty_one() {
         assert_eq!(trend([0.0, 1.0, 2.0, 4.0, 8.0]).bars(16), "▁▂▃▅█");
         assert_eq!(trend([]).bars(16), "");
-        assert_eq!(trend([3.0]).bars(16), "", "one value has no course");
+        assert_eq!(trend([3.0]).bars(16), "", "one value is no trend");
         assert_eq!(trend([0.0, 0.0]).bars(16), "");
     }
 
     #[test]
-    fn a_peak_of_one_row_in_a_week_is_seen_where_it_was_and_memory_stays_bounded() {
+    fn one_peak_in_a_week_is_drawn_at_its_place_in_bounded_memory() {
         let week = 604_800;
         let trend = trend((0..week).map(|second| if second == week / 2 { 9.0 } else { 1.0 }));
         assert!(trend.peaks.len() <= BUCKETS);

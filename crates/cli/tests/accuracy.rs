@@ -1,7 +1,7 @@
-//! Reported against true CPU time, storage bytes and memory, as root and as a plain user.
+//! Reported and true CPU time, storage bytes and memory, as root and as an unprivileged user.
 //!
-//! The truth is a cpuacct group that each test makes, which needs root and cgroup v1: both are there on the
-//! machines that run these tests, and a machine without them fails here instead of skipping.
+//! The true CPU time is that of a cpuacct cgroup, which needs root and cgroup v1. Without them the tests fail; they are
+//! not skipped.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
@@ -18,23 +18,23 @@ struct Measured {
     ratio: f64,
     csv: String,
     stderr: String,
-    /// What the hypervisor took meanwhile, over the job's time.
-    stolen: f64,
+    /// Steal time during the run, relative to the job's CPU time.
+    steal: f64,
 }
 
-/// One job at a time: what a shell spends before it enters the group of truth grows with the machine's load.
+/// One job at a time: under load the shell uses more CPU time before it enters the cgroup.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs a job under the tracker; what was reported, over what the kernel says. While the hypervisor runs another machine
-/// on our CPUs, the counter goes on and the kernel's account does not (docs/numbers.md): a run that lost a hundredth to
-/// that is made again, three times at most, and the one that lost least counts, whatever it shows.
+/// Runs a job under the tracker; `ratio` is the reported CPU time over the kernel's. Steal time is in the counter but not
+/// in the kernel's account (docs/numbers.md): a run with 1 % steal or more is repeated up to three times, and the run
+/// with the least steal is returned, whatever its ratio.
 fn measure(kind: &str, seconds: &str, user: u32, options: &[&str]) -> Measured {
     let mut attempts = std::iter::repeat_with(|| measure_once(kind, seconds, user, options)).take(4);
     let mut measured = attempts.next().unwrap();
-    while measured.stolen >= 0.01
+    while measured.steal >= 0.01
         && let Some(again) = attempts.next()
     {
-        if again.stolen < measured.stolen {
+        if again.steal < measured.steal {
             measured = again;
         }
     }
@@ -47,7 +47,7 @@ fn measure_once(kind: &str, seconds: &str, user: u32, options: &[&str]) -> Measu
     let jobs = folder.path().join("jobs.py");
     std::fs::copy(JOBS, &jobs).unwrap();
     let truth = Truth::new(user);
-    let stolen_before_s = stolen_s();
+    let steal_before_s = steal_s();
     let csv = folder.path().join("rows.csv");
     let mut command = tracker(folder.path());
     command
@@ -64,21 +64,16 @@ fn measure_once(kind: &str, seconds: &str, user: u32, options: &[&str]) -> Measu
     assert!(output.status.success(), "{}", text(&output));
     let csv = std::fs::read_to_string(csv).unwrap();
     let reported = sum(&csv, "process_utime") + sum(&csv, "process_stime");
-    let (ratio, stolen_s) = (reported / truth.cpu_s(), stolen_s() - stolen_before_s);
+    let (ratio, steal_s) = (reported / truth.cpu_s(), steal_s() - steal_before_s);
     println!(
-        "{kind:<20} uid {user:<6} {options:?} reported {reported:.3} s, true {:.3} s, ratio {ratio:.4}, {stolen_s:.2} s stolen",
+        "{kind:<20} uid {user:<6} {options:?} reported {reported:.3} s, true {:.3} s, ratio {ratio:.4}, {steal_s:.2} s steal",
         truth.cpu_s(),
     );
-    Measured {
-        ratio,
-        stolen: stolen_s / truth.cpu_s(),
-        csv,
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    Measured { ratio, steal: steal_s / truth.cpu_s(), csv, stderr: String::from_utf8(output.stderr).unwrap() }
 }
 
-/// What the hypervisor has taken from this machine.
-fn stolen_s() -> f64 {
+/// Steal time of this machine since boot.
+fn steal_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap();
     stat.split_ascii_whitespace().nth(8).unwrap().parse::<f64>().unwrap() / 100.0
 }
@@ -97,23 +92,23 @@ const KINDS: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn all_cpu_time_of_a_job_is_reported_to_root() {
+fn all_cpu_time_of_a_job_is_reported_as_root() {
     for (kind, seconds) in KINDS {
         assert_between(0.98, measure(kind, seconds, 0, &[]).ratio, 1.02, kind);
     }
 }
 
 #[test]
-fn all_cpu_time_of_a_job_is_reported_to_a_plain_user() {
+fn all_cpu_time_of_a_job_is_reported_as_an_unprivileged_user() {
     for (kind, seconds) in KINDS {
         assert_between(0.98, measure(kind, seconds, NOBODY, &[]).ratio, 1.02, kind);
     }
 }
 
 #[test]
-fn a_cgroup_of_the_jobs_own_counts_as_well_as_the_inherited_counter() {
+fn cgroup_counts_as_accurately_as_the_inherited_counter() {
     for (kind, seconds) in [("short_children", "3"), ("double_fork", "3"), ("ignored_sigchld", "3")] {
-        // The tracker itself is in the group of truth here: the job's own group is made below the tracker's.
+        // The cgroup holds the tracker too, because the job's own cgroup is created below the tracker's.
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let truth = Truth::new(0);
         let folder = open_folder();
@@ -133,7 +128,7 @@ fn a_cgroup_of_the_jobs_own_counts_as_well_as_the_inherited_counter() {
 }
 
 #[test]
-fn with_neither_counter_what_was_seen_is_reported_and_what_was_not_is_said() {
+fn without_a_counter_missing_cpu_time_is_a_warning() {
     for (kind, seconds) in KINDS.into_iter().take(3) {
         let measured = measure(kind, seconds, NOBODY, &["--cpu-source", "procfs"]);
         assert_between(0.97, measured.ratio, 1.03, kind);
@@ -148,18 +143,18 @@ fn with_neither_counter_what_was_seen_is_reported_and_what_was_not_is_said() {
 }
 
 #[test]
-fn bytes_that_nobody_received_are_said_to_be_missing() {
+fn missing_storage_bytes_of_unreaped_children_are_a_warning() {
     let measured = measure("ignored_sigchld", "1", NOBODY, &[]);
     assert!(measured.stderr.contains("warning: storage bytes are incomplete"), "{}", measured.stderr);
     let measured = measure("short_children", "1", NOBODY, &[]);
-    // A job that keeps all CPUs of a machine busy has another warning, as this one has where there is one.
+    // With a single CPU the job keeps the machine busy, which is another warning.
     let has_more_cpus = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
     let unwanted = if has_more_cpus { "warning" } else { "incomplete" };
     assert!(!measured.stderr.contains(unwanted), "{}", measured.stderr);
 }
 
 #[test]
-fn a_job_shorter_than_an_interval_has_one_row_with_its_memory() {
+fn job_shorter_than_an_interval_has_one_row_with_its_memory() {
     let measured = measure("one", "0.05", NOBODY, &["--interval", "60"]);
     let memory = column(&measured.csv, "process_memory");
     assert_eq!(memory.len(), 1, "{}", measured.csv);
@@ -168,7 +163,7 @@ fn a_job_shorter_than_an_interval_has_one_row_with_its_memory() {
 
 #[test]
 fn storage_bytes_of_short_lived_children_are_reported() {
-    // `/tmp` may be memory; the target folder is on a disk.
+    // `/tmp` may be a tmpfs; the target folder is on a disk.
     let measured = measure_on_disk();
     let mib = sum(&measured, "process_write_bytes") / 1_048_576.0;
     assert_between(118.0, mib, 122.0, "MiB written");
@@ -190,20 +185,20 @@ fn shared_memory_counts_once() {
     let measured = measure("shared", "0", NOBODY, &[]);
     let of_all =
         column(&measured.csv, "process_children").into_iter().zip(column(&measured.csv, "process_memory"));
-    let held: Vec<f64> = of_all.filter(|row| row.0 == Some(8.0)).filter_map(|row| row.1).collect();
-    // At the first look at all of them some may still be reading their first pages, at the last some may be going.
-    let [_, held @ .., _] = held.as_slice() else { panic!("{}", measured.csv) };
-    assert!(!held.is_empty(), "{}", measured.csv);
-    for kib in held {
+    let memory: Vec<f64> = of_all.filter(|row| row.0 == Some(8.0)).filter_map(|row| row.1).collect();
+    // The first and the last sample are left out: some children are still starting or already exiting.
+    let [_, memory @ .., _] = memory.as_slice() else { panic!("{}", measured.csv) };
+    assert!(!memory.is_empty(), "{}", measured.csv);
+    for kib in memory {
         assert_between(395.0, kib / 1024.0, 440.0, "MiB");
     }
 }
 
 #[test]
-fn a_peak_between_two_samples_is_proved() {
+fn peak_between_two_samples_is_reported() {
     let measured = measure("short_peak", "0", NOBODY, &["--interval", "4"]);
     let most_kib = column(&measured.csv, "process_memory").into_iter().flatten().fold(0.0, f64::max);
-    assert!(most_kib < 100.0 * 1024.0, "the samples themselves do not show it: {most_kib} KiB");
+    assert!(most_kib < 100.0 * 1024.0, "no sample shows the peak: {most_kib} KiB");
     let line = measured.stderr.lines().find(|line| line.starts_with("  memory")).unwrap();
     let peak = line.split(", ").nth(1).unwrap().split(' ').next().unwrap().parse::<f64>().unwrap();
     assert!(line.contains("MiB peak") && peak >= 600.0, "{line}");

@@ -1,4 +1,4 @@
-//! What each command does. What it prints, byte for byte: `output.rs`.
+//! Behaviour of each command. The exact output is tested in `output.rs`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use support::{open_folder, text, tracker};
 
-/// Runs the command with nothing of the user's and without a network; exit code, standard output and error.
+/// Runs the command without the user's settings and without a network; returns exit code, output and errors.
 fn shown(home: &Path, arguments: &[&str]) -> String {
     let mut command = tracker(home);
     command.env("RESOURCE_TRACKER_OFFLINE", "1").env("XDG_CACHE_HOME", home.join("cache")).args(arguments);
@@ -25,7 +25,7 @@ fn shown(home: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn an_interval_that_cannot_be_kept_is_refused() {
+fn invalid_interval_is_a_usage_error() {
     let home = open_folder();
     for wrong in ["-1", "nan", "inf", "0.0001", "86401", "x", ""] {
         let shown = shown(home.path(), &["run", "-i", wrong, "--", "true"]);
@@ -34,7 +34,7 @@ fn an_interval_that_cannot_be_kept_is_refused() {
 }
 
 #[test]
-fn no_command_and_unknown_options_are_wrong_usage() {
+fn missing_command_and_unknown_option_are_usage_errors() {
     let home = open_folder();
     for wrong in [
         &["run"][..],
@@ -51,7 +51,7 @@ fn no_command_and_unknown_options_are_wrong_usage() {
 }
 
 #[test]
-fn wrong_questions_for_servers_are_wrong_usage() {
+fn invalid_server_requirements_are_usage_errors() {
     let home = open_folder();
     for wrong in [
         &["--cpu", "-1", "--memory", "1"][..],
@@ -68,7 +68,7 @@ fn wrong_questions_for_servers_are_wrong_usage() {
 }
 
 #[test]
-fn info_tells_the_machine_and_which_sources_work() {
+fn info_shows_the_machine_and_its_data_sources() {
     let home = open_folder();
     let output = tracker(home.path()).args(["info", "--offline", "--json"]).output().unwrap();
     let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -82,7 +82,7 @@ fn info_tells_the_machine_and_which_sources_work() {
 }
 
 #[test]
-fn a_run_can_be_exported_in_every_format() {
+fn run_can_be_exported_in_every_format() {
     let home = open_folder();
     let done = tracker(home.path())
         .args(["run", "-q", "-j", "train", "--tag", "a=b", "--", "sleep", "0.1"])
@@ -108,7 +108,7 @@ fn a_run_can_be_exported_in_every_format() {
 }
 
 #[test]
-fn rows_end_after_as_many_as_were_asked_for_and_when_nobody_reads() {
+fn stream_ends_after_the_requested_samples_or_a_closed_pipe() {
     let home = open_folder();
     for command in ["system", "process"] {
         let output = tracker(home.path()).args([command, "-i", "0.05", "--samples", "3"]).output().unwrap();
@@ -122,9 +122,9 @@ fn rows_end_after_as_many_as_were_asked_for_and_when_nobody_reads() {
 }
 
 #[test]
-fn what_a_killed_tracker_left_is_listed_and_says_so() {
+fn recording_of_a_killed_tracker_is_recovered() {
     let home = open_folder();
-    // The same rows as CSV, by which the job sees that there are some.
+    // The job watches the CSV to know that rows were written.
     let csv = home.path().join("rows.csv");
     let job = "until [ $(wc -l < \"$1\") -gt 8 ]; do sleep 0.02; done; echo x; exec sleep 60";
     let mut child = tracker(home.path())
@@ -146,12 +146,12 @@ fn what_a_killed_tracker_left_is_listed_and_says_so() {
     let recording: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = recording["process_metrics"].as_array().unwrap().len();
     let written = fs::read_to_string(&csv).unwrap().lines().count() - 1;
-    // It may have been killed between the two.
-    assert!(written >= 8 && rows.abs_diff(written) <= 1, "{rows} rows, {written} of them written as CSV");
+    // The tracker may have been killed between writing a row to the journal and writing it to the CSV.
+    assert!(written >= 8 && rows.abs_diff(written) <= 1, "{rows} rows, {written} rows in the CSV");
     assert_eq!(recording["metadata"]["pid"].to_string(), job.trim());
     let files: Vec<_> = fs::read_dir(home.path().join("data/resource-tracker"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
-    assert_eq!(files.len(), 2, "no journal is left: {files:?}");
+    assert_eq!(files.len(), 2, "the journal was removed: {files:?}");
 }

@@ -1,4 +1,4 @@
-"""Jobs of known kinds for the tests: `jobs.py KIND SECONDS`. Each spends about SECONDS of CPU time."""
+"""Jobs for the tests: `jobs.py KIND SECONDS`. Each uses about SECONDS of CPU time."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def children_of_threads(seconds):
 
 
 def double_fork(seconds):
-    """A worker that leaves the tree; the pipe tells its end."""
+    """Start a worker that leaves the process tree, and wait for its end, which closes the pipe."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         os.setsid()
@@ -104,19 +104,19 @@ def shared(_seconds):
 
 
 def idle_children(seconds):
-    """A hundred processes that do nothing."""
+    """A hundred idle processes."""
     children = [os.spawnlp(os.P_NOWAIT, "sleep", "sleep", str(seconds)) for _ in range(100)]
     for pid in children:
         os.waitpid(pid, 0)
 
 
 def short_peak(_seconds):
-    """600 MiB that are gone before the next look of one every 4 s: they come and go between two grid lines."""
-    # Long after a line: a look may be late on a machine that stands still for a moment.
+    """600 MiB that are allocated and freed between two samples at an interval of 4 s."""
+    # Starts 1.5 s after a grid point: a sample may be late on a machine that pauses.
     time.sleep(5.5 - time.time() % 4)
     memory = b"x" * (600 << 20)
     del memory
-    assert time.time() % 4 < 3.9, "too slow: the peak was still there at the grid line"
+    assert time.time() % 4 < 3.9, "too slow: the peak lasted until the next sample"
     time.sleep(4.2 - time.time() % 4)
 
 

@@ -1,5 +1,5 @@
-//! Every command's text, its errors and its exit codes, byte for byte. `INSTA_UPDATE=always cargo test --test output`
-//! writes the snapshots anew; read their diff.
+//! Output, errors and exit codes of every command, byte for byte. `INSTA_UPDATE=always cargo test --test output`
+//! rewrites the snapshots; read the diff.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
@@ -9,9 +9,10 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use support::runs::{RUNS, Run, home_with_runs, recording, save};
 use support::{open_folder, tracker};
 
-/// All commands that are not hidden.
+/// All visible commands except `help` and `man`.
 const COMMANDS: [&str; 19] = [
     "run",
     "attach",
@@ -34,151 +35,14 @@ const COMMANDS: [&str; 19] = [
     "completions",
 ];
 
-/// A run in the history: rows of a second each, with this much memory and these CPUs in use.
-struct Made {
-    id: &'static str,
-    status: &'static str,
-    start_time: f64,
-    rows: &'static [(f64, f64)],
-}
-
-/// The same job four times, the last of them killed for memory and the one before slower.
-const RUNS: [Made; 6] = [
-    Made {
-        id: "a10000000001",
-        status: "finished",
-        start_time: 1.0e9,
-        rows: &[(1.0, 100_000.0), (1.5, 200_000.0)],
-    },
-    Made {
-        id: "a20000000002",
-        status: "finished",
-        start_time: 1.1e9,
-        rows: &[(1.0, 100_000.0), (1.4, 210_000.0)],
-    },
-    Made {
-        id: "a30000000003",
-        status: "finished",
-        start_time: 1.2e9,
-        rows: &[(1.1, 100_000.0), (1.5, 205_000.0)],
-    },
-    Made {
-        id: "a40000000004",
-        status: "finished",
-        start_time: 1.3e9,
-        rows: &[(1.0, 100_000.0), (1.5, 202_000.0)],
-    },
-    Made {
-        id: "b10000000005",
-        status: "finished",
-        start_time: 1.4e9,
-        rows: &[(1.0, 100_000.0), (1.5, 200_000.0), (0.5, 600_000.0), (0.1, 50_000.0)],
-    },
-    Made {
-        id: "b20000000006",
-        status: "killed",
-        start_time: 1.5e9,
-        rows: &[(1.0, 900_000.0), (1.0, 2_000_000.0)],
-    },
-];
-
-fn recording(job: &str, run: &Made) -> Value {
-    let rows = run.rows.iter().enumerate();
-    let at = |number: usize| run.start_time + f64::from(u32::try_from(number).unwrap()) + 1.0;
-    let process: Vec<Value> = rows
-        .clone()
-        .map(|(number, (cpu, memory))| {
-            json!({
-                "timestamp": at(number), "pid": 4242, "children": 3, "utime": cpu * 0.75, "stime": cpu * 0.25,
-                "cpu_usage": cpu, "memory": memory, "read_bytes": 4096, "write_bytes": 1_000_000,
-                "gpu_usage": 0.0, "gpu_vram": 0.0, "gpu_utilized": 0,
-            })
-        })
-        .collect();
-    let system: Vec<Value> = rows
-        .clone()
-        .map(|(number, (cpu, _))| {
-            json!({
-                "timestamp": at(number), "processes": 99, "utime": cpu * 0.75, "stime": cpu * 0.25, "cpu_usage": cpu,
-                "memory_free": 1_000_000, "memory_used": 1_000_000, "memory_buffers": 0, "memory_cached": 0,
-                "memory_active": 0, "memory_inactive": 0, "disk_read_bytes": 0, "disk_write_bytes": 0,
-                "disk_space_total_gb": 10.0, "disk_space_used_gb": 5.0, "disk_space_free_gb": 5.0,
-                "net_recv_bytes": 2_000_000, "net_sent_bytes": 1000, "gpu_usage": 0.0, "gpu_vram": 0.0, "gpu_utilized": 0,
-            })
-        })
-        .collect();
-    let extra: Vec<Value> = rows
-        .map(|(number, (cpu, memory))| {
-            json!({
-                "timestamp": at(number), "elapsed": 1.0, "missed_ticks": 0, "memory_peak": memory * 1.01,
-                "cpu_seen": cpu, "tracker_cpu": 0.0002, "tracker_memory": 5000,
-            })
-        })
-        .collect();
-    let killed = run.status == "killed";
-    let seconds = at(run.rows.len() - 1) - run.start_time;
-    json!({
-        "metadata": {
-            "version": 1, "resource_tracker": { "version": "0.1.0", "implementation": "procfs" }, "pid": 4242,
-            "children": true, "interval": 1.0, "method": null, "autostart": true, "track_processes": true,
-            "track_system": true, "discover_server": true, "discover_cloud": true,
-            "start_time": run.start_time, "stop_time": run.start_time + seconds, "duration": seconds,
-        },
-        "server_info": {
-            "os": "linux", "vcpus": 4, "memory_mb": 8000.0, "gpu_count": 0, "gpu_names": [], "gpu_name": "",
-            "gpu_memory_mb": 0.0, "cpu_limit": 2.0, "memory_limit_mb": 2000.0, "allocation": "dedicated",
-        },
-        "cloud_info": { "vendor": "aws", "instance_type": "m5.xlarge", "region": "eu-west-1", "discovery_time": 0.1 },
-        "run": {
-            "id": run.id, "job": job, "command": ["python", "train.py", "\u{1b}[31mred"], "host": "box",
-            "tags": { "team": "vision" }, "status": run.status, "cpu_source": "perf", "coverage": 1.0,
-            "exit_code": if killed { Value::Null } else { json!(0) }, "signal": if killed { json!(9) } else { Value::Null },
-            "oom_kills": if killed { json!({ "processes": 1, "certain": true }) } else { Value::Null },
-        },
-        "process_metrics": process, "system_metrics": system, "extra_metrics": extra,
-    })
-}
-
-/// A home with these runs in its history.
-fn home_with_runs() -> tempfile::TempDir {
-    let home = open_folder();
-    keep(home.path(), "train", &RUNS);
-    home
-}
-
-/// Puts runs of a job into the history.
-fn keep(home: &Path, job: &str, runs: &[Made]) {
-    let history = home.join("data/resource-tracker");
-    fs::create_dir_all(&history).unwrap();
-    for run in runs {
-        let recording = recording(job, run);
-        fs::write(history.join(format!("{}.json.gz", run.id)), recording.to_string()).unwrap();
-        let count = f64::from(u32::try_from(run.rows.len()).unwrap());
-        let mean = run.rows.iter().map(|(cpu, _)| cpu).sum::<f64>() / count;
-        let peak = run.rows.iter().map(|(_, memory)| memory * 1.01).fold(0.0, f64::max);
-        let entry = json!({
-            "id": run.id, "job": job, "command": recording["run"]["command"], "status": run.status,
-            "exit_code": recording["run"]["exit_code"], "start_time": run.start_time, "duration_s": count,
-            "stats": {
-                "process_cpu_usage": { "mean": mean, "max": 1.5 }, "process_memory": { "mean": peak, "max": peak },
-                "process_gpu_usage": { "mean": 0.0, "max": 0.0 }, "process_gpu_vram": { "mean": 0.0, "max": 0.0 },
-                "process_gpu_utilized": { "mean": 0.0, "max": 0.0 }, "system_disk_space_used_gb": { "max": 5.0 },
-                "system_net_recv_bytes": { "sum": 2e6 * count }, "system_net_sent_bytes": { "sum": 1e3 * count },
-                "timestamp": { "duration": count },
-            },
-        });
-        fs::write(history.join(format!("{}.run", run.id)), entry.to_string()).unwrap();
-    }
-}
-
-/// Holds text against the snapshot of that name.
+/// Compares text with a snapshot.
 fn check(name: &str, text: impl AsRef<str>) {
     insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
         insta::assert_snapshot!(name, text.as_ref());
     });
 }
 
-/// Runs the command lines in an empty folder, without a network; each with its exit code and both streams.
+/// Runs the command lines in `home` without a network; returns exit code and both streams of each.
 fn shown(home: &Path, lines: &[&str]) -> String {
     let mut text = String::new();
     for line in lines {
@@ -203,7 +67,7 @@ fn shown(home: &Path, lines: &[&str]) -> String {
 }
 
 #[test]
-fn help_of_every_command_is_there_and_fits_eighty_columns() {
+fn help_of_every_command_fits_eighty_columns() {
     let home = open_folder();
     let lines: Vec<String> = COMMANDS.iter().map(|command| format!("{command} --help")).collect();
     let all: Vec<&str> = std::iter::once("--help").chain(lines.iter().map(String::as_str)).collect();
@@ -217,7 +81,7 @@ fn help_of_every_command_is_there_and_fits_eighty_columns() {
 }
 
 #[test]
-fn every_command_of_the_help_is_in_the_list_above() {
+fn every_command_in_the_help_is_tested() {
     let home = open_folder();
     let help = shown(home.path(), &["--help"]);
     let commands = help.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
@@ -228,7 +92,7 @@ fn every_command_of_the_help_is_in_the_list_above() {
 }
 
 #[test]
-fn what_the_history_says() {
+fn commands_that_read_the_history() {
     let home = home_with_runs();
     check(
         "history",
@@ -256,12 +120,12 @@ fn what_the_history_says() {
 }
 
 #[test]
-fn runs_of_different_jobs_are_compared_by_the_spread_of_each() {
+fn runs_of_different_jobs_are_compared_by_the_spread_of_both() {
     let home = open_folder();
-    keep(home.path(), "train", &RUNS[..4]);
-    let alike = |id| Made { id, ..RUNS[4] };
-    keep(home.path(), "slow", &["c10000000007", "c20000000008", "c30000000009", "c40000000010"].map(alike));
-    keep(home.path(), "new", &[alike("d10000000011")]);
+    save(home.path(), "train", &RUNS[..4]);
+    let with_id = |id| Run { id, ..RUNS[4] };
+    save(home.path(), "slow", &["c10000000007", "c20000000008", "c30000000009", "c40000000010"].map(with_id));
+    save(home.path(), "new", &[with_id("d10000000011")]);
     check(
         "compare",
         shown(
@@ -278,7 +142,7 @@ fn runs_of_different_jobs_are_compared_by_the_spread_of_each() {
 }
 
 #[test]
-fn runs_are_removed_by_name_by_job_and_by_age() {
+fn runs_are_deleted_by_name_job_and_age() {
     let home = home_with_runs();
     check(
         "rm",
@@ -304,7 +168,7 @@ fn runs_are_removed_by_name_by_job_and_by_age() {
 }
 
 #[test]
-fn wrong_usage_and_wrong_files_say_what_is_wrong_and_what_to_do() {
+fn errors_name_the_cause_and_give_a_hint() {
     let home = home_with_runs();
     let write = |name: &str, text: &[u8]| fs::write(home.path().join(name), text).unwrap();
     write("list.json", b"[1, 2");
@@ -313,7 +177,7 @@ fn wrong_usage_and_wrong_files_say_what_is_wrong_and_what_to_do() {
     write("binary.gz", b"\x1f\x8b\x08\x00garbage");
     write(
         "no-rows.json",
-        recording("train", &Made { rows: &RUNS[0].rows[..1], ..RUNS[0] })
+        recording("train", &Run { rows: &RUNS[0].rows[..1], ..RUNS[0] })
             .to_string()
             .replace("4242", "-1")
             .as_bytes(),
@@ -377,7 +241,7 @@ fn wrong_usage_and_wrong_files_say_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn servers_and_the_catalogue() {
+fn servers_and_catalogue() {
     let home = open_folder();
     check(
         "servers",
@@ -395,7 +259,7 @@ fn servers_and_the_catalogue() {
 }
 
 #[test]
-fn exports_and_reports_name_what_they_write() {
+fn export_and_report_write_the_named_files() {
     let home = home_with_runs();
     check(
         "export",
@@ -418,7 +282,7 @@ fn exports_and_reports_name_what_they_write() {
 }
 
 #[test]
-fn settings_come_from_the_option_then_the_variable_then_the_project_then_the_user() {
+fn precedence_of_settings_is_option_variable_project_user() {
     let home = open_folder();
     let user = home.path().join(".config/resource-tracker");
     fs::create_dir_all(&user).unwrap();
@@ -439,7 +303,7 @@ fn settings_come_from_the_option_then_the_variable_then_the_project_then_the_use
             "true",
         ]);
         let output = command.output().unwrap();
-        assert!(output.stderr.starts_with(b"resource-tracker: finished"), "the project says quiet = false");
+        assert!(output.stderr.starts_with(b"resource-tracker: finished"), "the project sets quiet = false");
         let output = tracker(home.path())
             .current_dir(home.path())
             .args(["export", "x.json.gz", "--format", "json"])
@@ -452,7 +316,7 @@ fn settings_come_from_the_option_then_the_variable_then_the_project_then_the_use
     let (interval, of_run) = run(None, None);
     assert_eq!(interval, 0.5);
     assert_eq!((&of_run["job"], &of_run["tags"]["team"]), (&json!("of-the-user"), &json!("vision")));
-    // What is typed goes before what a file says, also where the two are different options.
+    // A given option overrides a conflicting setting of a file.
     fs::write(&project, "quiet = true\noutput = \"from-file.json.gz\"\n").unwrap();
     text += &shown(home.path(), &["run --no-save --json -- no-such-command"]);
     assert!(!home.path().join("from-file.json.gz").exists());
@@ -474,7 +338,7 @@ fn settings_come_from_the_option_then_the_variable_then_the_project_then_the_use
     check("config", text);
 }
 
-/// The summary with its figures replaced: `12.5 MiB` becomes `# B`.
+/// The summary with numbers replaced: `12.5 MiB` becomes `# U`.
 fn without_figures(text: &str) -> String {
     let mut shown = String::new();
     for word in text.split_inclusive([' ', '\n', ',', ';', '(', ')']) {
@@ -490,7 +354,7 @@ fn without_figures(text: &str) -> String {
         };
         shown += end;
     }
-    // A machine may have one.
+    // The text is singular on a machine with one CPU.
     shown = shown.replace("of # CPUs,", "of # CPU,");
     for source in ["(perf)", "(cgroup)", "(procfs)"] {
         shown = shown.replace(source, "(SOURCE)");
@@ -499,7 +363,7 @@ fn without_figures(text: &str) -> String {
 }
 
 #[test]
-fn a_run_is_summed_up_on_standard_error() {
+fn summary_of_a_run_is_on_standard_error() {
     let home = open_folder();
     let summary = |options: &[&str], job: &str| {
         let output = tracker(home.path())
@@ -518,7 +382,7 @@ fn a_run_is_summed_up_on_standard_error() {
             without_figures(&id.map_or(text.clone(), |id| text.replace(&id, "ID")))
         )
     };
-    // For some time: of a job of a few milliseconds, which a loop is on a fast machine, memory may not be known.
+    // Memory of a job that takes a few milliseconds may be unknown.
     let some_time = "sleep 0.3";
     let texts = [
         summary(&["--offline", "-j", "once"], some_time),
@@ -532,7 +396,7 @@ fn a_run_is_summed_up_on_standard_error() {
 }
 
 #[test]
-fn the_summary_as_json_is_one_line_with_the_documented_keys() {
+fn json_summary_is_one_line_with_documented_keys() {
     let home = open_folder();
     let output =
         tracker(home.path()).args(["run", "--json", "--offline", "--", "sleep", "0.2"]).output().unwrap();
@@ -543,12 +407,12 @@ fn the_summary_as_json_is_one_line_with_the_documented_keys() {
     let keys: Vec<&String> = summary.as_object().unwrap().keys().collect();
     let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();
     for key in keys {
-        assert!(docs.contains(&format!("`{key}`")), "docs/json.md says nothing about `{key}`");
+        assert!(docs.contains(&format!("`{key}`")), "`{key}` is not in docs/json.md");
     }
 }
 
 #[test]
-fn rows_as_json_have_the_columns_of_their_table() {
+fn json_lines_have_the_columns_of_the_table() {
     let home = open_folder();
     let output =
         tracker(home.path()).args(["process", "--json", "-i", "0.05", "--samples", "2"]).output().unwrap();
@@ -563,7 +427,7 @@ fn rows_as_json_have_the_columns_of_their_table() {
 }
 
 #[test]
-fn completions_and_manual_pages_are_for_every_command() {
+fn completions_and_manual_pages_exist_for_every_command() {
     let home = open_folder();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = shown(home.path(), &[&format!("completions {shell}")]);

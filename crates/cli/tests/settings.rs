@@ -1,4 +1,4 @@
-//! Files of settings: which of them count, and what cannot be one. What `config` prints, byte for byte: `output.rs`.
+//! Settings files: which of them are used. The exact output of `config` is tested in `output.rs`.
 
 mod support;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use support::{open_folder, text, tracker};
 
 #[test]
-fn a_projects_file_counts_below_it_in_the_same_repository_and_only_from_its_owner() {
+fn project_file_applies_below_it_in_the_same_repository_and_only_to_its_owner() {
     let home = open_folder();
     let below = home.path().join("project/a/b");
     fs::create_dir_all(&below).unwrap();
@@ -22,17 +22,17 @@ fn a_projects_file_counts_below_it_in_the_same_repository_and_only_from_its_owne
         json["settings"][0]["value"].as_str().unwrap().to_owned()
     };
     assert_eq!(interval(&home.path().join("project")), "9");
-    assert_eq!(interval(&below), "1", "no repository: only the folder itself counts");
+    assert_eq!(interval(&below), "1", "outside a repository only the current directory is searched");
     fs::create_dir(home.path().join("project/.git")).unwrap();
     assert_eq!(interval(&below), "9");
     if support::is_root() {
         std::os::unix::fs::chown(&file, Some(support::NOBODY), None).unwrap();
-        assert_eq!(interval(&below), "1", "somebody else's file");
+        assert_eq!(interval(&below), "1", "a file of another user");
     }
 }
 
 #[test]
-fn settings_that_cannot_be_reached_are_none_and_what_is_no_file_is_refused_at_once() {
+fn unreachable_settings_are_ignored_and_a_fifo_is_an_error() {
     let home = open_folder();
     let output =
         tracker(Path::new("/dev/null")).args(["run", "-q", "--no-save", "--", "true"]).output().unwrap();

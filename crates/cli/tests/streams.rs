@@ -1,5 +1,5 @@
-//! Pipes, devices and standard streams: what the job sends through them arrives byte for byte, what we write there
-//! replaces nothing, and a reader that goes away or stops reading harms nobody.
+//! Pipes, devices and standard streams: data of the job passes through byte for byte, outputs of the tracker never
+//! replace a device or a pipe, and a reader that closes its end or stops reading does not affect the job.
 
 mod support;
 
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use support::{BIN, open_folder, python, run, text, tracker};
 
 #[test]
-fn output_of_the_job_is_passed_byte_for_byte_because_it_is_never_touched() {
+fn output_of_the_job_passes_through_byte_for_byte() {
     let home = open_folder();
     let bytes: Vec<u8> = (0..=255).cycle().take(1 << 22).collect();
     let file = home.path().join("bytes");
@@ -29,7 +29,7 @@ fn gigabytes_and_binary_data_pass_through_byte_for_byte() {
     let home = open_folder();
     let path = home.path().join("data");
     let file = File::create(&path).unwrap();
-    // Two gigabytes, most of them holes, with blocks of every byte value between them.
+    // Two gigabytes, mostly holes, with blocks of every byte value in between.
     file.set_len(2 << 30).unwrap();
     let block: Vec<u8> = (0..=255_u8).cycle().take(1 << 20).collect();
     for at in [0, 1 << 20, 1 << 30, (2 << 30) - (1 << 20)] {
@@ -43,7 +43,7 @@ fn gigabytes_and_binary_data_pass_through_byte_for_byte() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_written_to_and_never_replaced() {
+fn device_and_fifo_are_written_to_and_never_replaced() {
     let home = open_folder();
     let device = home.path().join("device");
     rustix::fs::mknodat(
@@ -75,7 +75,7 @@ fn what_is_no_regular_file_is_written_to_and_never_replaced() {
 }
 
 #[test]
-fn standard_output_and_what_it_was_sent_to_take_the_recording() {
+fn recording_can_go_to_standard_output() {
     let home = open_folder();
     for name in ["-", "/dev/stdout", "/proc/self/fd/1"] {
         let piped = run(home.path(), &["-q", "-o", name], &["echo", "job"]).stdout;
@@ -90,7 +90,7 @@ fn standard_output_and_what_it_was_sent_to_take_the_recording() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_met_in_silence() {
+fn closed_pipe_is_not_an_error() {
     let home = open_folder();
     for line in
         ["run -q --no-save -- yes", "list", "--help", "servers --cpu 1 --memory 1 -n 500", "system -i 0.001"]
@@ -98,7 +98,7 @@ fn a_reader_that_goes_away_is_met_in_silence() {
         let line = format!("'{BIN}' {line} | head -c 1 | wc -c");
         let output = Command::new("sh")
             .args(["-c", &line])
-            // What others left in the common folders would be listed, and spoken of.
+            // Journals of other tests in shared folders would be recovered and listed.
             .env("HOME", home.path())
             .env("XDG_DATA_HOME", home.path().join("data"))
             .env("TMPDIR", home.path())
@@ -109,15 +109,15 @@ fn a_reader_that_goes_away_is_met_in_silence() {
     }
     let line = format!("'{BIN}' run -q --no-save -- yes | head -c 1 > /dev/null; echo ${{PIPESTATUS[0]}}");
     let output = Command::new("bash").args(["-c", &line]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "141\n", "as without us: ended by SIGPIPE");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "141\n", "ended by SIGPIPE, as without the tracker");
 }
 
 #[test]
-fn a_reader_of_rows_that_stops_reading_does_not_hold_up_the_end_of_the_job() {
+fn reader_of_rows_that_stops_reading_does_not_delay_the_end_of_the_job() {
     let home = open_folder();
     let fifo = home.path().join("rows");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    // It takes a page of them: a few rows, however many the machine has time for.
+    // The pipe takes one page, which is a few rows.
     let reads_nothing = "import fcntl, sys, time
 with open(sys.argv[1]) as rows:
     fcntl.fcntl(rows, 1031, 4096)  # F_SETPIPE_SZ
@@ -129,6 +129,6 @@ with open(sys.argv[1]) as rows:
     reader.kill().unwrap();
     reader.wait().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-    let notes = String::from_utf8_lossy(&output.stderr).matches("nobody reads it").count();
+    let notes = String::from_utf8_lossy(&output.stderr).matches("the reader stopped reading").count();
     assert_eq!(notes, 1, "{}", text(&output));
 }

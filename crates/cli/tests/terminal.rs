@@ -1,5 +1,5 @@
-//! On a real terminal, under tmux: the summary, the status line, resizing, keys that send signals, and jobs that take
-//! the whole screen. What is on the screen is compared with what the same job shows without us.
+//! On a real terminal (tmux): the summary, the status line, resizing, keys that send signals, and full-screen jobs.
+//! The screen is compared with the screen of the same job without the tracker.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use support::{BIN, open_folder};
 
-/// A terminal with a shell in it, which is gone with this.
+/// A terminal with a shell; dropping it ends both.
 struct Terminal {
     socket: String,
     home: tempfile::TempDir,
@@ -45,17 +45,15 @@ impl Terminal {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
-    /// Types a line.
     fn enter(&self, line: &str) {
         self.keys(&[line, "Enter"]);
     }
 
-    /// What is on the screen.
     fn screen(&self) -> String {
         self.tmux(&["capture-pane", "-p"])
     }
 
-    /// The same with all that has scrolled away.
+    /// The screen and its scrollback.
     fn scroll(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-S", "-1000"])
     }
@@ -64,25 +62,25 @@ impl Terminal {
         self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &lines.to_string()]);
     }
 
-    /// What waits in [`WAIT`] goes on.
+    /// Ends the loop of [`WAIT`].
     fn go_on(&self) {
         fs::write(self.home().join("go"), "").unwrap();
     }
 
-    /// Looks until the screen is as it should be.
-    fn wait_for(&self, is_there: impl Fn(&str) -> bool) -> String {
+    /// Waits until the screen meets a condition.
+    fn wait_for(&self, is_met: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
             let screen = self.screen();
-            if is_there(&screen) {
+            if is_met(&screen) {
                 return screen;
             }
-            assert!(Instant::now() < end, "this stays on the screen:\n{screen}");
+            assert!(Instant::now() < end, "timeout with this screen:\n{screen}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Waits until the screen stays as it is for a second and more: a machine may stand still for half of one.
+    /// Waits until the screen has not changed for more than a second; the machine itself may pause for half a second.
     fn settled(&self) -> String {
         let (mut before, mut same) = (String::new(), 0);
         for _ in 0..200 {
@@ -94,7 +92,7 @@ impl Terminal {
             before = screen;
             std::thread::sleep(Duration::from_millis(300));
         }
-        panic!("the screen does not come to rest:\n{before}");
+        panic!("the screen keeps changing:\n{before}");
     }
 
     fn home(&self) -> &Path {
@@ -108,7 +106,6 @@ impl Drop for Terminal {
     }
 }
 
-/// The last line of a screen.
 fn last_line(screen: &str) -> &str {
     screen.lines().last().unwrap_or_default()
 }
@@ -117,11 +114,11 @@ fn is_status(line: &str) -> bool {
     line.starts_with(" 0:00:") && line.contains("CPU ")
 }
 
-/// A line of a job that waits there until [`Terminal::go_on`].
+/// Shell code that waits for [`Terminal::go_on`].
 const WAIT: &str = "while [ ! -e go ]; do sleep 0.05; done";
 
 #[test]
-fn the_summary_has_colours_and_bars_on_a_terminal_and_none_against_the_users_will() {
+fn summary_has_colours_and_bars_unless_switched_off() {
     let terminal = Terminal::new(120, 40);
     let busy = "for k in 1 2 3; do timeout 0.4 sh -c \"while :; do :; done\"; sleep 0.4; done";
     terminal.enter(&format!("$rt run --no-save -i 0.05 -- sh -c '{busy}'; echo done=$?"));
@@ -141,7 +138,7 @@ fn the_summary_has_colours_and_bars_on_a_terminal_and_none_against_the_users_wil
 }
 
 #[test]
-fn the_status_line_stays_below_what_the_job_prints_and_is_gone_at_the_end() {
+fn status_line_stays_below_the_output_and_disappears_at_the_end() {
     let terminal = Terminal::new(100, 20);
     let steps =
         |first: u32, last: u32| format!("for i in $(seq {first} {last}); do echo line $i; sleep 0.05; done");
@@ -157,7 +154,7 @@ fn the_status_line_stays_below_what_the_job_prints_and_is_gone_at_the_end() {
     terminal.go_on();
     terminal.wait_for(|screen| screen.contains("done=0"));
     let scroll = terminal.scroll();
-    assert!(!scroll.contains(" 0:00:"), "nothing of the line is left:\n{scroll}");
+    assert!(!scroll.contains(" 0:00:"), "the status line was removed:\n{scroll}");
     let printed: Vec<&str> = scroll.lines().filter(|line| line.starts_with("line ")).collect();
     let expected: Vec<String> = (1..=60).map(|number| format!("line {number}")).collect();
     assert_eq!(printed, expected);
@@ -168,7 +165,7 @@ fn the_status_line_stays_below_what_the_job_prints_and_is_gone_at_the_end() {
 }
 
 #[test]
-fn a_line_that_the_job_has_only_begun_is_not_broken_by_the_status_line() {
+fn status_line_does_not_break_a_half_printed_line() {
     let terminal = Terminal::new(100, 12);
     terminal.enter(&format!(
         "seq 30; $rt run --live --no-save -i 0.1 -- sh -c 'printf half; {WAIT}; echo way'; echo done=$?"
@@ -180,7 +177,7 @@ fn a_line_that_the_job_has_only_begun_is_not_broken_by_the_status_line() {
 }
 
 #[test]
-fn there_is_no_status_line_without_a_terminal() {
+fn no_status_line_without_a_terminal() {
     let terminal = Terminal::new(100, 20);
     terminal.enter("$rt run --live --no-save -- sleep 1 2> err.txt; wc -c < err.txt; echo done");
     terminal.wait_for(|screen| screen.contains("\ndone"));
@@ -189,7 +186,7 @@ fn there_is_no_status_line_without_a_terminal() {
 }
 
 #[test]
-fn the_status_line_follows_the_size_of_the_terminal() {
+fn status_line_follows_the_terminal_size() {
     let terminal = Terminal::new(100, 24);
     terminal.enter("$rt run --live --no-save -i 0.1 -- sh -c 'while [ ! -e stop ]; do echo row; sleep 0.1; done'; echo done=$?");
     terminal.wait_for(|screen| is_status(last_line(screen)));
@@ -207,17 +204,17 @@ fn the_status_line_follows_the_size_of_the_terminal() {
 }
 
 #[test]
-fn ctrl_c_ends_the_job_and_gives_the_terminal_back() {
+fn ctrl_c_ends_the_job_and_restores_the_terminal() {
     let terminal = Terminal::new(100, 20);
     terminal.enter("$rt run --live --no-save -i 0.1 -- sleep 60; echo done=$?");
     terminal.wait_for(|screen| is_status(last_line(screen)));
     terminal.keys(&["C-c"]);
     let screen = terminal.wait_for(|screen| screen.contains("done=130"));
-    assert!(screen.contains("ended by signal 2 (SIGINT)") && !screen.contains(" 0:00:"), "{screen}");
+    assert!(screen.contains("killed by signal 2 (SIGINT)") && !screen.contains(" 0:00:"), "{screen}");
 }
 
 #[test]
-fn ctrl_z_and_fg_work_as_without_us_and_the_line_is_away_meanwhile() {
+fn ctrl_z_and_fg_work_and_the_status_line_is_removed_meanwhile() {
     for live in ["", "--live "] {
         let terminal = Terminal::new(100, 20);
         terminal.enter(&format!(
@@ -242,7 +239,7 @@ fn ctrl_z_and_fg_work_as_without_us_and_the_line_is_away_meanwhile() {
     }
 }
 
-/// What a full-screen program shows: at its start, after a key, and after it has ended.
+/// Screens of a full-screen program: at its start, after each key, and after its end.
 fn full_screen(prefix: &str, program: &str, keys: &[&str], quit: &[&str]) -> Vec<String> {
     let terminal = Terminal::new(80, 24);
     let lines: Vec<String> = (1..=200).map(|number| format!("line {number} of the file\n")).collect();
@@ -264,7 +261,7 @@ fn full_screen(prefix: &str, program: &str, keys: &[&str], quit: &[&str]) -> Vec
 }
 
 #[test]
-fn programs_that_use_the_whole_screen_look_as_without_us() {
+fn full_screen_programs_look_the_same_as_without_the_tracker() {
     let vim =
         ["/usr/bin/vim", "/usr/bin/vim.tiny"].into_iter().find(|path| Path::new(path).exists()).unwrap();
     let programs = [
@@ -280,34 +277,34 @@ fn programs_that_use_the_whole_screen_look_as_without_us() {
             bare,
             "{program} --live"
         );
-        // The line is there before the program takes the screen. It then draws anew, as after a change of size, and has
-        // another message on its last line.
+        // The status line is drawn before the program starts. The program then redraws as after a resize, with another
+        // message on its last line.
         let late = format!("sh -c 'sleep 1.5; exec {program}'");
         let screens = full_screen("$rt run --live --no-save -i 0.1 -- ", &late, &keys, &quit);
         for (screen, bare) in screens.iter().zip(&bare) {
             let but_last = |screen: &str| screen.lines().take(23).map(str::to_owned).collect::<Vec<_>>();
             assert_eq!(but_last(screen), but_last(bare), "late {program} --live");
-            assert!(!screen.contains(" 0:00:"), "late {program}: the line is gone\n{screen}");
+            assert!(!screen.contains(" 0:00:"), "late {program}: the status line was removed\n{screen}");
         }
     }
 }
 
 #[test]
-fn attaching_shows_the_line_too_and_ctrl_c_leaves_the_process_alone() {
+fn attach_shows_the_status_line_and_ctrl_c_does_not_end_the_process() {
     let terminal = Terminal::new(100, 20);
     terminal.enter("sleep 60 & $rt attach --live --no-save -i 0.1 $!; echo done=$?");
     terminal.wait_for(|screen| is_status(last_line(screen)));
     terminal.keys(&["C-c"]);
     let screen = terminal.wait_for(|screen| screen.contains("done=0"));
-    assert!(screen.contains("stopped following after"), "{screen}");
+    assert!(screen.contains("stopped tracking after"), "{screen}");
     terminal.enter("jobs; kill %1");
     terminal.wait_for(|screen| screen.contains("Running") && screen.contains("sleep 60 &"));
 }
 
 #[test]
-fn where_no_shell_could_continue_us_ctrl_z_stops_nobody() {
+fn ctrl_z_stops_nothing_without_a_shell_to_continue() {
     let terminal = Terminal::new(100, 20);
-    // `script` makes a session whose leader has no parent in it, as `ssh -t host resource-tracker …` does.
+    // `script` starts a session without a job-control shell, as `ssh -t host resource-tracker …` does.
     terminal.enter(&format!(
         "script -qc \"$rt run --live --no-save -i 0.1 -- sh -c '{WAIT}'\" /dev/null; echo done=$?"
     ));

@@ -1,16 +1,13 @@
-/* A libnvidia-ml.so.1 of our own for machines without a GPU, built by the tests with the machine's cc.
+/* A stub of libnvidia-ml.so.1 for machines without a GPU, built by the tests with the machine's cc.
  *
- * It has the functions and structures that NVIDIA documents in nvml.h, as far as the tracker calls them, and behaves
- * as the environment says:
+ * It has the functions and structures of nvml.h that the tracker calls. Environment variables set its behaviour:
  *
- *   STUB_GPUS=N             so many GPUs: number i is 10 (i + 1) % busy and holds 1000 (i + 1) of 16384 MiB
+ *   STUB_GPUS=N             N GPUs: GPU i is 10 (i + 1) % busy and has 1000 (i + 1) of 16384 MiB in use
  *   STUB_PROCESSES=FILE     lines of "<gpu> <pid> <MiB> <percent>", read at each call
- *   STUB_MIG=1              GPU 0 is divided into two instances; it has no utilisation, nor have its processes
- *   STUB_PERIOD_MS=N        samples of processes are N ms apart; a sixth of a second where it is not set
+ *   STUB_MIG=1              GPU 0 has two MIG instances; GPU 0 and its processes have no utilisation
+ *   STUB_PERIOD_MS=N        process samples are N ms apart; 167 ms by default
  *   STUB_FAIL=NAME          the call of that name fails: utilization, memory, processes, usages, name, init, handle (all but the first)
- *   STUB_HANG=NAME:N:MS     the Nth call of that name takes so many milliseconds
- *
- * With -DOLD it is a driver of 2020, which has none of the calls that end in _v2 and _v3 and came later.
+ *   STUB_HANG=NAME:N:MS     the Nth call of that name takes MS milliseconds
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +39,7 @@ static u32 gpu_count(void) {
 
 static int is_divided(nvmlDevice_t gpu) { return getenv("STUB_MIG") && gpu->index == 0; }
 
-/* Hangs or fails where the environment says so. */
+/* Whether a call fails; also sleeps if STUB_HANG names the call. */
 static int fails(const char *name) {
     static int calls[8];
     static const char *names[8] = {"init", "utilization", "memory", "processes", "usages", "name", "handle"};
@@ -138,11 +135,6 @@ static nvmlReturn_t processes(nvmlDevice_t gpu, u32 *count, void *found, int old
     return OK;
 }
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t gpu, u32 *count, process_v1 *found) {
-    return processes(gpu, count, found, 1);
-}
-
-#ifndef OLD
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t gpu, memory_v2 *found) {
     if (fails("memory")) return UNKNOWN;
     if (found->version != (sizeof(memory_v2) | (2u << 24))) return INVALID;
@@ -170,7 +162,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t gpu, usage *found, u32
     gettimeofday(&now, NULL);
     u64 time_us = (u64)now.tv_sec * 1000000 + (u64)now.tv_usec;
     const char *period = getenv("STUB_PERIOD_MS");
-    /* Samples are taken now and then, not when somebody asks. */
+    /* Samples are taken periodically, not per call. */
     time_us -= time_us % (period ? (u64)atoi(period) * 1000 : 166667);
     for (u32 i = 0; i < number; i++)
         if (percent[i] && time_us > since_us) found[written++] = (usage){all[i].pid, time_us, percent[i], 0, 0, 0};
@@ -188,4 +180,3 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t gpu, u32 index, nv
     *found = &instances[index];
     return OK;
 }
-#endif

@@ -1,21 +1,23 @@
-//! What the tests of the command share: running it, and the truth about a job from the kernel.
-#![allow(dead_code, reason = "each test file uses its part")]
+//! Shared by the tests of the command: how to run it, and the kernel's own account of a job.
+#![expect(dead_code, reason = "each test binary uses a part of these functions")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::fs;
-use std::io::Write as _;
+pub mod runs;
+
+use std::fs::{self, File};
+use std::io::{BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub const BIN: &str = env!("CARGO_BIN_EXE_resource-tracker");
 pub const NOBODY: u32 = 65_534;
 
-/// The command, with nothing of the user's settings, and a data folder of its own.
+/// The command, without the user's settings and with its own data folder.
 pub fn tracker(home: &Path) -> Command {
     let mut command = Command::new(BIN);
-    // What others left in the common temporary folder would be recovered into this history.
+    // Journals in the shared temporary folder would be recovered into this history.
     command.env("HOME", home).env("XDG_DATA_HOME", home.join("data")).env("TMPDIR", home);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RESOURCE_TRACKER_")) {
         command.env_remove(name);
@@ -23,17 +25,16 @@ pub fn tracker(home: &Path) -> Command {
     command
 }
 
-/// Runs a job under it.
 pub fn run(home: &Path, options: &[&str], command: &[&str]) -> Output {
     tracker(home).arg("run").args(options).arg("--").args(command).output().unwrap()
 }
 
-/// An interpreter that every user may run; a shim that starts it would be a part of the job.
+/// An interpreter that every user may run. A shim of pyenv or the like would add a process to the job.
 pub fn python() -> String {
     fs::canonicalize("/usr/bin/python3").expect("Debian's python3").to_str().unwrap().to_owned()
 }
 
-/// A folder that a plain user can enter.
+/// A folder that an unprivileged user can enter.
 pub fn open_folder() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
@@ -41,8 +42,8 @@ pub fn open_folder() -> tempfile::TempDir {
     folder
 }
 
-/// A program from its text. Another process writes it: a child that some other test starts at this moment would hold
-/// our open file for a while, and the kernel runs nothing that somebody may still write to.
+/// Writes an executable file from another process. If this process wrote it, a child that another test forks at the
+/// same time would inherit the open file, and the kernel does not execute a file open for writing (`ETXTBSY`).
 pub fn write_program(path: &Path, text: &str) {
     let mut writer =
         Command::new("install").args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped()).spawn();
@@ -55,13 +56,13 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A cpuacct group that a test makes and that holds the job alone: the kernel's own account of its CPU time.
+/// A cpuacct cgroup that holds only the job: the kernel's own account of its CPU time.
 pub struct Truth {
     folder: PathBuf,
 }
 
 impl Truth {
-    /// A group that `user` may enter. Panics where the machine has no cpuacct hierarchy that we may write.
+    /// A cgroup that `user` may enter. Panics if there is no writable cpuacct hierarchy.
     pub fn new(user: u32) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -71,7 +72,7 @@ impl Truth {
         Self { folder }
     }
 
-    /// A shell line that enters the group and becomes `command`.
+    /// A shell line that enters the cgroup and becomes `command`.
     pub fn wrap(&self, command: &[&str]) -> Vec<String> {
         let line = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.folder.display());
         let mut words = vec!["sh".to_owned(), "-c".to_owned(), line, "sh".to_owned()];
@@ -91,12 +92,12 @@ impl Drop for Truth {
     }
 }
 
-/// Runs a command as another user where we are root; as a plain user it simply runs.
+/// Runs a command as another user if the test runs as root.
 pub fn as_user(command: &mut Command, user: u32) -> &mut Command {
     if is_root() && user != 0 { command.uid(user).gid(user) } else { command }
 }
 
-/// The column of a CSV that we wrote, empty cells as `None`.
+/// A column of a CSV; an empty cell is `None`.
 pub fn column(csv: &str, name: &str) -> Vec<Option<f64>> {
     let mut lines = csv.lines();
     let header: Vec<_> = lines.next().unwrap().split(',').map(|name| name.trim_matches('"')).collect();
@@ -115,4 +116,21 @@ pub fn text(output: &Output) -> String {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     )
+}
+
+pub fn lines_of(child: &mut Child) -> BufReader<ChildStdout> {
+    BufReader::new(child.stdout.take().unwrap())
+}
+
+pub fn next_line(lines: &mut impl std::io::BufRead) -> String {
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+/// A recording as JSON.
+pub fn load(path: &Path) -> serde_json::Value {
+    let mut json = String::new();
+    flate2::read::GzDecoder::new(File::open(path).unwrap()).read_to_string(&mut json).unwrap();
+    serde_json::from_str(&json).unwrap()
 }

@@ -1,22 +1,18 @@
-//! The status line of `--live`: none on Windows, where a job's screen is not a terminal's that we could share.
+//! No status line on Windows: its console has no scroll region that the job's output would respect.
 
-use resource_tracker::sampler::Sink;
+use resource_tracker::Sink;
 
-/// Never there.
 pub enum Live {}
 
 impl Live {
-    /// No line.
     pub const fn start() -> Option<(Self, Box<dyn Sink>)> {
         None
     }
 
-    /// Never called.
     pub const fn pause(&self) {
         match *self {}
     }
 
-    /// Never called.
     pub const fn resume(&self) {
         match *self {}
     }

@@ -1,47 +1,39 @@
-//! A run in a few lines: the summary of `run` and `attach`, and what `show` prints. The same as JSON.
+//! The summary of a run, as text and as JSON: printed by `run`, `attach` and `show`.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use resource_tracker::catalog::{RunCost, Server};
 use resource_tracker::human::{self, Scale};
-use resource_tracker::metric::Metric;
-use resource_tracker::recommend::{Advice, Warning};
-use resource_tracker::recording::{Head, Run, Status};
-use resource_tracker::report::{Context, limits};
-use resource_tracker::summary::Moments;
+use resource_tracker::{Advice, Head, Metric, Moments, ReportContext, Run, RunCost, Server, Status, Warning};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::show::{self, SCHEMA_VERSION};
-use crate::terminal::{Style, Tone};
+use crate::show::{self, BAD, GOOD, LABEL, SCHEMA_VERSION};
 use crate::trend::{Trend, Trends};
 
-/// Bars of a course.
+/// Width of the bars that show the course of a run.
 const BARS: usize = 16;
 const KIB: f64 = 1024.0;
 const MIB: f64 = 1_048_576.0;
 
-/// All that is told about a run.
-pub struct Account<'a> {
+pub struct RunSummary<'a> {
     pub head: &'a Head,
-    pub context: &'a Context,
+    pub context: &'a ReportContext,
     pub trends: &'a Trends,
     pub recording: Option<&'a Path>,
     pub report: Option<&'a Path>,
-    /// What did not go as it should.
+    /// Problems to warn about.
     pub notes: &'a [String],
 }
 
-/// A mean and a peak with what there was.
 #[derive(Serialize)]
-struct Used {
+struct Usage {
     mean: Option<f64>,
     peak: Option<f64>,
     limit: Option<f64>,
 }
 
-impl Account<'_> {
+impl RunSummary<'_> {
     fn run(&self) -> Option<&Run> {
         self.head.run.as_ref()
     }
@@ -50,24 +42,24 @@ impl Account<'_> {
         self.context.summary.of(metric)
     }
 
+    /// The sum of `elapsed` is by the monotonic clock; the difference of timestamps changes if the wall clock is set.
     fn wall_s(&self) -> Option<f64> {
         self.of(Metric::Elapsed).sum().or_else(|| self.context.summary.duration_s())
     }
 
-    fn cpu_cores(&self) -> Used {
+    fn cpu_cores(&self) -> Usage {
         let cpu = self.of(Metric::ProcessCpu);
-        Used { mean: cpu.mean(), peak: cpu.max(), limit: limits(self.head).cpu_cores }
+        Usage { mean: cpu.mean(), peak: cpu.max(), limit: self.head.limits().cpu_cores }
     }
 
-    fn memory_bytes(&self) -> Used {
-        Used {
+    fn memory_bytes(&self) -> Usage {
+        Usage {
             mean: self.of(Metric::ProcessMemory).mean().map(|kib| kib * KIB),
             peak: self.context.summary.memory_peak_kib().map(|kib| kib * KIB),
-            limit: limits(self.head).memory_mb.map(|mib| mib * MIB),
+            limit: self.head.limits().memory_mb.map(|mib| mib * MIB),
         }
     }
 
-    /// A machine without a GPU has nothing to say about it.
     fn has_gpu(&self) -> bool {
         let gpus = self.head.server_info.as_ref().and_then(|info| info.get("gpu_count")?.as_u64());
         gpus.is_some_and(|gpus| gpus > 0) || self.of(Metric::ProcessGpu).max().is_some_and(|max| max > 0.0)
@@ -85,7 +77,7 @@ impl Account<'_> {
         self.context.cost(self.context.server())
     }
 
-    /// As JSON; `docs/json.md` describes it.
+    /// The keys are described in `docs/json.md`.
     pub fn json(&self) -> Value {
         let run = self.run().cloned().unwrap_or_default();
         let sum = |metric| self.of(metric).sum();
@@ -131,17 +123,17 @@ impl Account<'_> {
         })
     }
 
-    /// As text.
-    pub fn text(&self, style: Style) -> String {
-        let mut text = format!("resource-tracker: {}\n", self.headline(style));
+    /// Styled text, with the course of CPU and memory drawn as bars if `draws_bars` is set.
+    pub fn text(&self, draws_bars: bool) -> String {
+        let mut text = format!("resource-tracker: {}\n", self.headline());
         let mut line = |label: &str, value: Option<String>| {
             if let Some(value) = value.filter(|value| !value.is_empty()) {
-                let _ = writeln!(text, "  {}{value}", style.tone(Tone::Quiet, format_args!("{label:<11}")));
+                let _ = writeln!(text, "  {}{value}", show::styled(LABEL, format_args!("{label:<11}")));
             }
         };
-        line("CPU", self.cpu_line(style));
-        line("memory", self.memory_line(style));
-        let moved = |read, written, words: [&str; 2]| {
+        line("CPU", self.cpu_line(draws_bars));
+        line("memory", self.memory_line(draws_bars));
+        let transfer = |read, written, words: [&str; 2]| {
             let (read, written) = (self.of(read).sum()?, self.of(written).sum()?);
             Some(format!(
                 "{} {}, {} {}",
@@ -151,11 +143,11 @@ impl Account<'_> {
                 words[1]
             ))
         };
-        line("disk", moved(Metric::ProcessRead, Metric::ProcessWrite, ["read", "written"]));
-        let network = moved(Metric::NetRecv, Metric::NetSent, ["received", "sent"]);
-        line("network", network.map(|moved| format!("{moved} (whole machine)")));
+        line("disk", transfer(Metric::ProcessRead, Metric::ProcessWrite, ["read", "written"]));
+        let network = transfer(Metric::NetRecv, Metric::NetSent, ["received", "sent"]);
+        line("network", network.map(|bytes| format!("{bytes} (whole machine)")));
         line("GPU", self.has_gpu().then(|| self.gpu_line()).flatten());
-        line("next time", self.advice().map(needs));
+        line("next run", self.advice().map(request));
         line("server", self.context.server().map(|server| self.server_line(server)));
         line("cost", self.cost_line());
         line("tracker", self.tracker_line());
@@ -163,15 +155,16 @@ impl Account<'_> {
         line("recording", self.recording.map(shown));
         line("report", self.report.map(shown));
         let warnings = self.advice().map(|advice| advice.warnings.as_slice()).unwrap_or_default();
-        // That a run was short is seen in the first line.
+        // The warning about a short run is left out: the first line shows the duration.
         let warnings = warnings.iter().filter(|warning| !matches!(warning, Warning::ShortRun { .. }));
         let killed = self.run().filter(|run| !run.was_killed_for_memory()).and_then(|run| run.oom_kills);
         let killed = killed.map(|kills| {
-            format!("{} processes in its control group were killed for memory", kills.processes)
+            let processes = if kills.processes == 1 { "process" } else { "processes" };
+            format!("the OOM killer ended {} {processes} in the cgroup of the job", kills.processes)
         });
         let notes = self.notes.iter().map(|note| show::one_line(note, 500)).chain(killed);
         for note in notes.chain(warnings.map(ToString::to_string)) {
-            let _ = writeln!(text, "resource-tracker: {} {note}", style.tone(Tone::Bad, "warning:"));
+            let _ = writeln!(text, "resource-tracker: {} {note}", show::styled(BAD, "warning:"));
         }
         for finding in self.advice().into_iter().flat_map(|advice| &advice.findings) {
             let _ = writeln!(text, "resource-tracker: {finding}");
@@ -180,42 +173,41 @@ impl Account<'_> {
     }
 
     fn was_killed_for_memory(&self) -> bool {
-        let run = self.run();
-        run.is_some_and(Run::was_killed_for_memory)
+        self.run().is_some_and(Run::was_killed_for_memory)
     }
 
-    /// How it ended, and after how long.
-    fn headline(&self, style: Style) -> String {
+    /// How the run ended, and its duration.
+    fn headline(&self) -> String {
         let run = self.run();
         let ended = match run.and_then(|run| run.status.as_ref()) {
             _ if self.was_killed_for_memory() => {
                 let certain = run.and_then(|run| run.oom_kills).is_some_and(|kills| kills.certain);
-                let how = if certain { "killed for memory" } else { "killed, most likely for memory," };
-                style.tone(Tone::Bad, how)
+                let probably = if certain { "" } else { "probably " };
+                show::styled(BAD, format_args!("killed ({probably}out of memory)"))
             }
-            Some(Status::Finished) => style.tone(Tone::Good, "finished"),
+            Some(Status::Finished) => show::styled(GOOD, "finished"),
             Some(Status::Failed) => {
                 let code = run.and_then(|run| run.exit_code).unwrap_or_default();
-                style.tone(Tone::Bad, format_args!("failed with exit code {code}"))
+                show::styled(BAD, format_args!("failed with exit code {code}"))
             }
             Some(Status::Killed) => {
                 let signal = run.and_then(|run| run.signal).unwrap_or_default();
                 let name = human::signal_name(signal).map_or_else(String::new, |name| format!(" ({name})"));
-                style.tone(Tone::Bad, format_args!("ended by signal {signal}{name}"))
+                show::styled(BAD, format_args!("killed by signal {signal}{name}"))
             }
-            Some(Status::Ended) => "the process ended".to_owned(),
-            Some(Status::Detached) => "stopped following".to_owned(),
-            Some(Status::TrackerDied) => style.tone(Tone::Bad, "the tracker was killed"),
+            Some(Status::Ended) => "process ended".to_owned(),
+            Some(Status::Detached) => "stopped tracking".to_owned(),
+            Some(Status::TrackerDied) => show::styled(BAD, "tracker was killed"),
             Some(Status::Running) => "running".to_owned(),
             Some(Status::Other(word)) => show::one_line(word, 40),
-            None => "recorded".to_owned(),
+            None => "recording ended".to_owned(),
         };
         let after =
             self.wall_s().map_or_else(String::new, |wall_s| format!(" after {}", human::duration(wall_s)));
         format!("{ended}{after}")
     }
 
-    fn cpu_line(&self, style: Style) -> Option<String> {
+    fn cpu_line(&self, draws_bars: bool) -> Option<String> {
         let used = self.cpu_cores();
         let (mean, peak) = (used.mean?, used.peak?);
         let share = used.limit.map_or_else(String::new, |limit| {
@@ -227,37 +219,35 @@ impl Account<'_> {
             )
         });
         let spent = self.context.summary.cpu_seconds();
-        let spent = spent.map_or_else(String::new, |cpu_s| format!(", {cpu_s:.2} s in all"));
-        Some(with_course(format!("{mean:.2} mean, {peak:.2} peak{share}{spent}"), &self.trends.cpu, style))
+        let spent = spent.map_or_else(String::new, |cpu_s| format!(", {cpu_s:.2} s CPU time"));
+        Some(with_course(
+            format!("{mean:.2} mean, {peak:.2} peak{share}{spent}"),
+            &self.trends.cpu,
+            draws_bars,
+        ))
     }
 
-    fn memory_line(&self, style: Style) -> Option<String> {
+    fn memory_line(&self, draws_bars: bool) -> Option<String> {
         let used = self.memory_bytes();
         let (mean, peak) = (used.mean?, used.peak?);
         let share = used.limit.map_or_else(String::new, |limit| {
             format!(", {} of {}", human::percent(peak / limit), Scale::Bytes.show(limit))
         });
         let text = format!("{} mean, {} peak{share}", Scale::Bytes.show(mean), Scale::Bytes.show(peak));
-        Some(with_course(text, &self.trends.memory, style))
+        Some(with_course(text, &self.trends.memory, draws_bars))
     }
 
     fn gpu_line(&self) -> Option<String> {
         let (use_, vram) = (self.of(Metric::ProcessGpu), self.of(Metric::ProcessVram));
         let vram =
-            vram.max().map_or_else(String::new, |mib| format!(", {} VRAM at most", human::megabytes(mib)));
+            vram.max().map_or_else(String::new, |mib| format!(", {} peak VRAM", human::megabytes(mib)));
         Some(format!("{:.2} mean, {:.2} peak{vram}", use_.mean()?, use_.max()?))
     }
 
     fn server_line(&self, server: &Server) -> String {
-        let price =
-            server.ondemand_usd().map_or_else(String::new, |usd| format!(" at {} an hour", human::usd(usd)));
         let run = self.cost().recommended;
-        let run = run.map_or_else(String::new, |cost| format!(", {} for such a run", human::usd(cost.usd)));
-        format!(
-            "{} {}{price}{run}",
-            show::one_line(server.vendor_id(), 24),
-            show::one_line(server.name(), 60)
-        )
+        let run = run.map_or_else(String::new, |cost| format!(", {} per run", human::usd(cost.usd)));
+        format!("{}{run}", show::server(server))
     }
 
     fn cost_line(&self) -> Option<String> {
@@ -265,36 +255,37 @@ impl Account<'_> {
         let here = cost.current?;
         let saved = cost.savings.filter(|savings| savings.percent >= 1.0);
         let saved =
-            saved.map_or_else(String::new, |savings| format!("; {:.0} % could be saved", savings.percent));
-        Some(format!("{} at {} an hour{saved}", human::usd(here.usd), human::usd(here.usd_per_hour)))
+            saved.map_or_else(String::new, |savings| format!("; possible saving {:.0} %", savings.percent));
+        Some(format!("{} at {}/h{saved}", human::usd(here.usd), human::usd(here.usd_per_hour)))
     }
 
     fn tracker_line(&self) -> Option<String> {
-        let source = self.run().and_then(|run| run.cpu_source.as_deref()).unwrap_or("procfs");
+        let source = self.run().and_then(|run| run.cpu_source.as_deref()).unwrap_or("source unknown");
         let source = show::one_line(source, 20);
         let coverage = match self.coverage() {
-            Some(coverage) => format!("saw {:.1} % of the CPU time ({source})", coverage * 100.0),
-            None => format!("coverage unknown ({source})"),
+            Some(coverage) => format!("CPU time coverage {:.1} % ({source})", coverage * 100.0),
+            None => format!("CPU time coverage unknown ({source})"),
         };
         let own_s = self.of(Metric::TrackerCpu).sum()?;
         let own = self.of(Metric::TrackerMemory).max();
-        let own = own.map_or_else(String::new, |kib| format!(", {}", Scale::Bytes.show(kib * KIB)));
-        Some(format!("{:.1} ms of CPU{own}; {coverage}", own_s * 1e3))
+        let own = own.map_or_else(String::new, |kib| format!(", {} memory", Scale::Bytes.show(kib * KIB)));
+        Some(format!("{:.1} ms CPU{own}; {coverage}", own_s * 1e3))
     }
 }
 
-/// What to ask for, in the words of a job's request.
-fn needs(advice: &Advice) -> String {
-    let needs = advice.to_ask();
-    let gpu =
-        if needs.gpu > 0 { format!(", {} GPU, {} MB VRAM", needs.gpu, needs.vram_mb) } else { String::new() };
+/// The resources to request for the next run.
+fn request(advice: &Advice) -> String {
+    let request = advice.to_ask();
+    let gpu = if request.gpu > 0 { format!(", {} GPU", request.gpu) } else { String::new() };
+    let has_vram = request.gpu > 0 && request.vram_mb > 0;
+    let vram = if has_vram { format!(", {} MiB VRAM", request.vram_mb) } else { String::new() };
     let runs =
         if advice.basis.runs > 1 { format!(" (from {} runs)", advice.basis.runs) } else { String::new() };
-    format!("{} CPU, {} MB memory{gpu}{runs}", needs.cpu, needs.memory_mb)
+    format!("{} CPU, {} MiB memory{gpu}{vram}{runs}", request.cpu, request.memory_mb)
 }
 
-fn with_course(text: String, trend: &Trend, style: Style) -> String {
-    let bars = if style.bars { trend.bars(BARS) } else { String::new() };
+fn with_course(text: String, trend: &Trend, draws_bars: bool) -> String {
+    let bars = if draws_bars { trend.bars(BARS) } else { String::new() };
     if bars.is_empty() { text } else { format!("{text:<58} {bars}") }
 }
 

@@ -1,33 +1,30 @@
-//! The status line of `--live`: what the job uses now, on the last line of the terminal.
+//! The status line on a Unix terminal.
 //!
-//! In:  rows as they come. Out: one line below a scroll region, so that what the job prints scrolls above it and is
-//! never written over. Drawn by a thread of its own: a terminal that is held (Ctrl-S) holds nobody else.
+//! In:  rows of the sampler. Out: one line below a scroll region: the output of the job scrolls above the line and is
+//! never overwritten. A separate thread draws the line, so that a terminal that blocks (Ctrl-S) blocks nothing else.
 //!
-//! A job that takes the terminal for itself (it switches lines off: editors, pagers, prompts) gets all of it back, and
-//! is told to draw anew as after a change of size. The same before Ctrl-Z, and while we are in the background.
+//! A job that switches canonical mode off (editors, pagers, prompts) gets the whole screen and a `SIGWINCH`, so that it
+//! redraws. The line is also removed before Ctrl-Z and while the tracker is in the background.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use resource_tracker::human::Scale;
-use resource_tracker::metric::{Metric, Row};
-use resource_tracker::sampler::Sink;
-use resource_tracker::sys;
+use resource_tracker::{Metric, Row, Sink, without_signals};
 use rustix::process::Signal;
 use rustix::termios::{LocalModes, tcgetattr, tcgetpgrp, tcgetwinsize};
 
-/// How often the terminal is looked at.
-const LOOK: Duration = Duration::from_millis(200);
-/// A job that ends before this shows no line at all.
-const FIRST: Duration = Duration::from_millis(600);
-/// Fewer lines than this are all the job's.
+/// Interval at which the line is drawn, and size and mode of the terminal are checked.
+const REFRESH: Duration = Duration::from_millis(200);
+/// The first line is drawn after this time; a shorter job shows no line.
+const DRAW_AFTER: Duration = Duration::from_millis(600);
+/// A smaller terminal shows no status line.
 const MIN_LINES: u16 = 4;
 
-/// The thread that draws.
 pub struct Live {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -45,22 +42,21 @@ struct Inner {
     memory_peak_kib: f64,
     is_paused: bool,
     is_over: bool,
-    /// Nothing of ours is on the terminal.
+    /// Whether the terminal has no scroll region.
     is_clean: bool,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every change is one assignment, so what a panic leaves behind is whole.
+        // Every change is one assignment, so a panic leaves the data consistent.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Live {
-    /// Begins to draw, and gives what takes the rows; `None` where standard error is no terminal.
+    /// Starts the thread that draws the line; `None` if standard error is not a terminal or the thread cannot start.
     pub fn start() -> Option<(Self, Box<dyn Sink>)> {
-        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        if is_dumb || !rustix::termios::isatty(rustix::stdio::stderr()) {
+        if !anstyle_query::term_supports_color() || !io::stderr().is_terminal() {
             return None;
         }
         let terminal = File::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3).ok()?);
@@ -68,20 +64,20 @@ impl Live {
         let drawn = Arc::clone(&shared);
         let mut screen = Screen { terminal, lines: None, stale: None, text: String::new() };
         let thread = std::thread::Builder::new().name("live".to_owned()).stack_size(128 << 10);
-        // With SIGTTOU blocked too, writing never stops us.
-        let thread = sys::without_signals(|| thread.spawn(move || screen.draw_until_over(&drawn))).ok()?;
+        // With all signals blocked, SIGTTOU included, writing from the background does not stop the process.
+        let thread = without_signals(|| thread.spawn(move || screen.draw_until_over(&drawn))).ok()?;
         let sink = Box::new(LiveSink(Arc::clone(&shared)));
         Some((Self { shared, thread: Some(thread) }, sink))
     }
 
-    /// Takes the line away, and draws no more until [`Live::resume`].
+    /// Removes the line until [`Live::resume`].
     pub fn pause(&self) {
         let mut inner = self.shared.lock();
         inner.is_paused = true;
         self.shared.changed.notify_all();
         while !inner.is_clean && !inner.is_over {
-            // A terminal that takes no more text must not keep us from being stopped.
-            let waited = self.shared.changed.wait_timeout(inner, LOOK);
+            // A blocked terminal must not prevent the stop.
+            let waited = self.shared.changed.wait_timeout(inner, REFRESH);
             let (again, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             inner = again;
             if timeout.timed_out() {
@@ -90,7 +86,6 @@ impl Live {
         }
     }
 
-    /// Draws again.
     pub fn resume(&self) {
         self.shared.lock().is_paused = false;
     }
@@ -101,7 +96,7 @@ impl Drop for Live {
         self.shared.lock().is_over = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It draws, and does nothing that could be lost.
+            // If the drawing thread panicked, only the status line is lost.
             let _ = thread.join();
         }
     }
@@ -112,9 +107,9 @@ struct LiveSink(Arc<Shared>);
 impl Sink for LiveSink {
     fn take(&mut self, row: &Row) -> io::Result<ControlFlow<()>> {
         let mut inner = self.0.lock();
-        let seen =
+        let measured =
             [Metric::ProcessMemory, Metric::MemoryPeak].into_iter().filter_map(|metric| row.get(metric));
-        inner.memory_peak_kib = seen.fold(inner.memory_peak_kib, f64::max);
+        inner.memory_peak_kib = measured.fold(inner.memory_peak_kib, f64::max);
         inner.row = Some(Box::new(row.clone()));
         Ok(ControlFlow::Continue(()))
     }
@@ -124,20 +119,19 @@ impl Sink for LiveSink {
     }
 }
 
-/// The terminal, and what of it is ours.
 struct Screen {
     terminal: File,
-    /// Lines of the terminal when the last of them became ours.
+    /// Height of the terminal when the scroll region was set; `None` without a scroll region.
     lines: Option<u16>,
-    /// The line that may still show what we wrote.
+    /// The terminal line that may still show an old status.
     stale: Option<u16>,
-    /// What is on it.
+    /// Text on the status line.
     text: String,
 }
 
 impl Screen {
     fn draw_until_over(&mut self, shared: &Shared) {
-        let began = Instant::now();
+        let started = Instant::now();
         let mut inner = shared.lock();
         while !inner.is_over {
             let row = inner.row.clone();
@@ -146,16 +140,16 @@ impl Screen {
             drop(inner);
             if is_paused {
                 self.give_back();
-            } else if !self.is_ours_to_draw() {
+            } else if !self.may_draw() {
                 self.hand_over();
-            } else if began.elapsed() >= FIRST {
-                self.draw(&status(began.elapsed(), row.as_deref(), peak_kib));
+            } else if started.elapsed() >= DRAW_AFTER {
+                self.draw(&status(started.elapsed(), row.as_deref(), peak_kib));
             }
             inner = shared.lock();
             inner.is_clean = self.lines.is_none();
             shared.changed.notify_all();
             if !inner.is_over && inner.is_paused == is_paused {
-                inner = shared.changed.wait_timeout(inner, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+                inner = shared.changed.wait_timeout(inner, REFRESH).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
         drop(inner);
@@ -163,8 +157,8 @@ impl Screen {
         self.clear_stale();
     }
 
-    /// We are in the foreground, and nobody reads single keys: then the screen is a scroll of lines.
-    fn is_ours_to_draw(&self) -> bool {
+    /// Whether the tracker is in the foreground and the terminal in canonical mode: no job uses the whole screen then.
+    fn may_draw(&self) -> bool {
         let in_front = tcgetpgrp(&self.terminal).is_ok_and(|group| group == rustix::process::getpgrp());
         in_front
             && tcgetattr(&self.terminal).is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON))
@@ -177,8 +171,8 @@ impl Screen {
         }
         if self.lines != Some(size.ws_row) {
             self.give_back();
-            // Down and up again: on the last line this scrolls, and keeps the column, where the job may be in the
-            // middle of a line. The region is set with the cursor put aside, as setting it moves the cursor.
+            // Cursor down and up: scrolls if the cursor is on the last line, and keeps the column, because the job may
+            // have printed half a line. The cursor is saved and restored, because setting the region moves it.
             self.write(&format!("\u{1b}D\u{1b}[A\u{1b}7\u{1b}[1;{}r\u{1b}8", size.ws_row - 1));
             (self.lines, self.stale) = (Some(size.ws_row), None);
             self.text.clear();
@@ -190,15 +184,15 @@ impl Screen {
         }
     }
 
-    /// The whole terminal is the job's again.
+    /// Removes the scroll region and the line.
     fn give_back(&mut self) {
         if self.release() {
             self.clear_stale();
         }
     }
 
-    /// The same for a job that draws on all of it, and must not lose what it has drawn there: it is told to draw anew.
-    /// When it leaves, the screen from before comes back, our line with it.
+    /// Removes the scroll region for a job that uses the whole screen, and makes the job redraw. The text of the line
+    /// is not cleared now, because the job has drawn over it, but after the job has restored the old screen.
     fn hand_over(&mut self) {
         if self.release()
             && let Ok(group) = tcgetpgrp(&self.terminal)
@@ -207,7 +201,7 @@ impl Screen {
         }
     }
 
-    /// Lifts the scroll region; whether there was one. What we wrote below it is still there.
+    /// Removes the scroll region, but not the text of the line. Returns whether there was a scroll region.
     fn release(&mut self) -> bool {
         let Some(lines) = self.lines.take() else { return false };
         self.write("\u{1b}7\u{1b}[r\u{1b}8");
@@ -223,12 +217,11 @@ impl Screen {
     }
 
     fn write(&mut self, text: &str) {
-        // A terminal that is gone shows nothing, and nobody misses it.
+        // The terminal may be gone; the status line is not worth a warning.
         let _ = self.terminal.write_all(text.as_bytes());
     }
 }
 
-/// What the line says.
 fn status(elapsed: Duration, row: Option<&Row>, memory_peak_kib: f64) -> String {
     let seconds = elapsed.as_secs();
     let clock = format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -262,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_tells_time_and_what_is_known() {
+    fn status_line_shows_the_time_and_the_measured_values() {
         assert_eq!(status(Duration::from_secs(3725), None, 0.0), " 1:02:05");
         let mut row = Row::default();
         for (metric, value) in [

@@ -1,0 +1,106 @@
+//! `list`, `show` and `rm`: the history of runs.
+
+use resource_tracker::human::{self, Scale};
+use resource_tracker::{Column, HistoryEntry, Metric, Recording};
+use serde_json::json;
+
+use crate::args::{ListArgs, RmArgs, ShowArgs};
+use crate::failure::Failure;
+use crate::load::{context, embedded_only, load_with_path, recovered_history, unix_now_s};
+use crate::show::{self, Table};
+use crate::summary::RunSummary;
+use crate::trend::{Trend, Trends};
+
+/// Number of earlier runs that the recommendation of `show` includes.
+const EARLIER_RUNS: usize = 5;
+
+pub fn list(args: &ListArgs) -> Result<u8, Failure> {
+    let listing = recovered_history().map(|history| history.list()).transpose()?.unwrap_or_default();
+    let entries: Vec<&HistoryEntry> =
+        listing.entries.iter().filter(|entry| args.job.is_none() || entry.job == args.job).collect();
+    if listing.damaged > 0 {
+        let runs = if listing.damaged == 1 { "run" } else { "runs" };
+        show::warning(&format!("cannot read {} {runs} of the history", listing.damaged));
+    }
+    if args.format.json {
+        return show::json(&json!({ "runs": entries }));
+    }
+    if entries.is_empty() {
+        let of = args
+            .job
+            .as_ref()
+            .map_or_else(String::new, |job| format!(" of job `{}`", show::one_line(job, 60)));
+        return show::text(&format!("no runs{of} yet: `resource-tracker run -- COMMAND` records one\n"));
+    }
+    let mut table =
+        Table::new(&["id", "job", "started", ">duration", "status", ">CPU", ">memory", "command"]);
+    for entry in entries {
+        let stat =
+            |metric: Metric, aggregate| entry.stats.as_ref()?.get(&metric.combined_column(), aggregate);
+        table.row([
+            entry.id.clone(),
+            show::one_line(&entry.job.clone().unwrap_or_default(), 24),
+            entry.start_time.map(show::local_time).unwrap_or_default(),
+            entry.duration_s.map(human::duration).unwrap_or_default(),
+            entry.status.as_ref().map(|status| show::one_line(status.as_str(), 16)).unwrap_or_default(),
+            stat(Metric::ProcessCpu, "mean").map(|cores| format!("{cores:.2}")).unwrap_or_default(),
+            stat(Metric::ProcessMemory, "max").map(|kib| Scale::Bytes.show(kib * 1024.0)).unwrap_or_default(),
+            show::one_line(&entry.command.clone().unwrap_or_default().join(" "), 40),
+        ]);
+    }
+    show::text(&table.to_string())
+}
+
+pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
+    let (recording, path) = load_with_path(&args.which.recording)?;
+    let notes = recording.head.run.as_ref().map(|run| run.notes.clone()).unwrap_or_default();
+    let summary = RunSummary {
+        head: &recording.head,
+        context: &context(&recording.head, recording.summary(), EARLIER_RUNS, embedded_only()),
+        trends: &trends(&recording),
+        recording: Some(&path),
+        report: None,
+        notes: &notes,
+    };
+    if args.format.json {
+        return show::json(&summary.json());
+    }
+    show::styled_text(&summary.text(show::can_draw_bars(&std::io::stdout())))
+}
+
+fn trends(recording: &Recording) -> Trends {
+    let of = |metric: Metric| {
+        let mut trend = Trend::default();
+        let column = recording.process.as_ref().and_then(|frame| frame.column(metric.column()).ok());
+        column.into_iter().flat_map(Column::present).for_each(|value| trend.add(value));
+        trend
+    };
+    Trends { cpu: of(Metric::ProcessCpu), memory: of(Metric::ProcessMemory) }
+}
+
+pub fn rm(args: &RmArgs) -> Result<u8, Failure> {
+    let Some(history) = recovered_history() else { return Ok(0) };
+    // All names are looked up before the first run is deleted: an unknown name deletes nothing.
+    let mut ids = Vec::new();
+    if args.runs.is_empty() {
+        let before = args.older_than.map(|days| unix_now_s() - days * 86_400.0);
+        let matches = |entry: &HistoryEntry| {
+            (args.job.is_none() || entry.job == args.job)
+                && before.is_none_or(|before| entry.start_time.is_some_and(|start| start < before))
+        };
+        ids.extend(history.list()?.entries.into_iter().filter(matches).map(|entry| entry.id));
+    }
+    for name in &args.runs {
+        ids.push(history.find(name)?.id);
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    for id in &ids {
+        history.remove(id)?;
+    }
+    if args.format.json {
+        return show::json(&json!({ "removed": ids }));
+    }
+    let lines: Vec<_> = ids.iter().map(|id| format!("removed {id}\n")).collect();
+    show::text(&lines.concat())
+}

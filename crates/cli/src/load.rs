@@ -1,0 +1,130 @@
+//! The RECORDING argument of most commands: a file, `last`, or a job name or id of the history.
+//!
+//! In:  the argument. Out: the recording, and the facts about it that a summary and a report need.
+
+use std::fs::File;
+use std::io::{self, BufReader, IsTerminal as _, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use resource_tracker::human::Zone;
+use resource_tracker::{
+    Catalog, CatalogSettings, Head, History, LoadError, Recording, ReportContext, Summary,
+};
+
+use crate::failure::Failure;
+use crate::show;
+
+/// Progress is shown if reading a file takes longer than this.
+const PROGRESS_AFTER_S: f64 = 1.0;
+
+pub fn load(name: &str) -> Result<Recording, Failure> {
+    Ok(load_with_path(name)?.0)
+}
+
+pub fn load_with_path(name: &str) -> Result<(Recording, PathBuf), Failure> {
+    let path = Path::new(name);
+    let is_file = path.exists() && !path.is_dir();
+    let path = if is_file { path.to_owned() } else { find_in_history(name)? };
+    let file = File::open(&path).map_err(|source| LoadError::Open { path: path.clone(), source })?;
+    let reader = BufReader::with_capacity(64 << 10, ProgressReader::new(file, &path));
+    let recording = Recording::read(reader);
+    let recording = recording.map_err(|source| LoadError::Content { path: path.clone(), source })?;
+    Ok((recording, path))
+}
+
+fn find_in_history(name: &str) -> Result<PathBuf, Failure> {
+    let Some(history) = recovered_history() else { return Ok(PathBuf::from(name)) };
+    match history.find(name) {
+        Ok(entry) => Ok(history.recording_path(&entry.id)),
+        // If the argument looks like a path, the error of opening the file is more helpful than `no run named`.
+        Err(_) if name.contains('/') || Path::new(name).extension().is_some() => Ok(PathBuf::from(name)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The user's history, after the journals of killed trackers were turned into recordings.
+pub fn recovered_history() -> Option<History> {
+    let history = history()?;
+    // A journal that cannot be recovered stays and is tried again by the next command.
+    let _ = history.recover();
+    let _ = history.recover_temporary(&std::env::temp_dir());
+    Some(history)
+}
+
+/// The user's history, without recovery of journals.
+pub fn history() -> Option<History> {
+    History::of_user(|name| std::env::var_os(name))
+}
+
+/// Settings of a catalogue that uses neither the network nor the cache: only the built-in servers and prices.
+pub fn embedded_only() -> CatalogSettings {
+    CatalogSettings { cache_dir: None, ..CatalogSettings::offline() }
+}
+
+/// The context of a report or summary: earlier runs of the job, servers that fit, and prices.
+pub fn context(
+    head: &Head,
+    summary: Summary,
+    earlier_runs: usize,
+    settings: CatalogSettings,
+) -> ReportContext {
+    // A history that cannot be read counts as empty.
+    let earlier = history().and_then(|history| history.earlier(head, earlier_runs).ok()).unwrap_or_default();
+    let now = unix_now_s();
+    let zone = Zone::local_at(head.metadata.start_time.unwrap_or(now));
+    let mut context = ReportContext::of(head, summary, earlier, now, zone);
+    context.ask(head, &mut Catalog::new(settings));
+    context
+}
+
+pub fn unix_now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Shows on a terminal how much of a file was read.
+struct ProgressReader {
+    file: File,
+    name: String,
+    size: u64,
+    read: u64,
+    started: Instant,
+    shown_percent: Option<u64>,
+    is_terminal: bool,
+}
+
+impl ProgressReader {
+    fn new(file: File, path: &Path) -> Self {
+        Self {
+            size: file.metadata().map_or(0, |about| about.len()),
+            file,
+            name: show::one_line(&path.display().to_string(), 50),
+            read: 0,
+            started: Instant::now(),
+            shown_percent: None,
+            is_terminal: io::stderr().is_terminal(),
+        }
+    }
+}
+
+impl Read for ProgressReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.read += count as u64;
+        let percent = (self.read * 100).checked_div(self.size);
+        let is_slow = || self.started.elapsed().as_secs_f64() > PROGRESS_AFTER_S;
+        if self.is_terminal && percent != self.shown_percent && is_slow() {
+            self.shown_percent = percent;
+            show::progress_line(&format!("reading {}: {} %", self.name, percent.unwrap_or_default()));
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for ProgressReader {
+    fn drop(&mut self) {
+        if self.shown_percent.is_some() {
+            show::progress_line("");
+        }
+    }
+}
