@@ -1,7 +1,8 @@
-"""Builds the wheel: the module by maturin, and beside it the command, which maturin cannot build together with it.
+"""Builds the wheel with both the native module and the command; maturin alone builds only one of them.
 
-`data` in `pyproject.toml` names a folder whose `scripts` go to where commands are installed. Cargo puts the command
-there first; then maturin builds the module and packs both. `RESOURCE_TRACKER_PROFILE=dev` builds faster, unoptimised.
+`data` in `pyproject.toml` names a folder whose `scripts` are installed as commands. First Cargo builds the command into
+that folder, then maturin builds the module and packs both. `RESOURCE_TRACKER_PROFILE=dev` makes a faster, unoptimised
+build.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ get_requires_for_build_editable = get_requires_for_build_wheel
 
 
 def _build_command() -> None:
-    """Cargo says where it put the program: the target folder may be anywhere."""
+    """Build the command; Cargo reports its path, since the target folder may be anywhere."""
     cargo = os.environ.get("CARGO", "cargo")
     build = [cargo, "build", "--package", "resource-tracker-cli", "--profile", _PROFILE, "--message-format=json"]
     if (_ROOT / "Cargo.lock").exists():
@@ -59,7 +60,7 @@ def _with_profile(config_settings: Optional[dict[str, Any]]) -> dict[str, Any]:
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Optional[dict[str, Any]] = None) -> str:
-    # maturin looks for the folder before there is anything in it.
+    # maturin checks for the folder before the command is built.
     _SCRIPTS.mkdir(parents=True, exist_ok=True)
     name = str(maturin.prepare_metadata_for_build_wheel(metadata_directory, _with_profile(config_settings)))
     (Path(metadata_directory) / name / "top_level.txt").write_text(_TOP_LEVEL)
@@ -88,7 +89,7 @@ def build_editable(
 
 
 def _name_packages(wheel: Path) -> None:
-    """Metaflow looks for extensions in distributions whose `top_level.txt` says so, and maturin writes none."""
+    """Add `top_level.txt`, by which Metaflow finds extensions; maturin does not write it."""
     digest = urlsafe_b64encode(sha256(_TOP_LEVEL.encode()).digest()).rstrip(b"=").decode()
     aside = wheel.with_suffix(".tmp")
     with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as new:
@@ -103,7 +104,7 @@ def _name_packages(wheel: Path) -> None:
                     new.writestr(path, _TOP_LEVEL)
                     lines = [line for line in content.decode().splitlines() if not line.startswith(path)]
                     content = "\n".join([f"{path},sha256={digest},{len(_TOP_LEVEL)}", *lines, ""]).encode()
-            # With its own time and permissions.
+            # `member` keeps timestamp and permissions.
             new.writestr(member, content, zipfile.ZIP_DEFLATED)
     aside.replace(wheel)
 
@@ -116,14 +117,14 @@ def build_sdist(sdist_directory: str, config_settings: Optional[dict[str, Any]] 
 
 
 def _restore_workspace(archive: Path) -> None:
-    """maturin leaves out of the workspace what the module does not depend on: the command, in our case."""
-    ours = {"Cargo.toml", "Cargo.lock"}
+    """Restore the Cargo files, from which maturin removes the command because the module does not depend on it."""
+    originals = {"Cargo.toml", "Cargo.lock"}
     aside = archive.with_suffix(".tmp")
     with tarfile.open(archive) as old, tarfile.open(aside, "w:gz") as new:
         for member in old:
             path = member.name.split("/", 1)[-1]
             content = old.extractfile(member)
-            if path in ours:
+            if path in originals:
                 text = (_ROOT / path).read_bytes()
                 member.size = len(text)
                 content = io.BytesIO(text)

@@ -1,12 +1,12 @@
-# The Python package: built, installed and tested as users get it.
+# The Python package, built, installed and tested as a wheel.
 
 .PHONY: test-python bench-python
 
-test-python: setup ## the Python package, built and installed as users get it
+test-python: setup ## the Python package, installed from its wheel
 	RESOURCE_TRACKER_PROFILE=dev python/tests/run.sh $(CURDIR)/target/python
 
-# Side by side with psutil, against the budgets in its header.
-bench-python: ## the Python package's budgets, on a release build
+# Compared with psutil, against the budgets in the header of bench.py.
+bench-python: ## budgets of the Python package, on a release build
 	python/tests/run.sh $(CURDIR)/target/python python3.11
 	$(CURDIR)/target/python/python3.11/bin/python python/benches/bench.py
 	cargo bench --package resource-tracker --bench reading

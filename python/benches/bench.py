@@ -1,4 +1,4 @@
-"""What the package costs its host. Each figure stands beside its budget; past it the bench fails.
+"""Cost of the package for its host process. The bench fails if a figure exceeds its budget.
 
     python bench.py [loop] [import] [start] [memory] [stats]
 
@@ -6,9 +6,9 @@ Budgets: a tight loop within 1 % of its speed at 1 s and 3 % at 0.01 s; import u
 2 ms; 6 MiB after a day of samples; `get_process_stats` of one process ten times as fast as psutil, and of one, 10 and
 100 at most 1.5 times the bare kernel reads.
 
-The process is a shell in each case. The kernel looks at every page of a process for `smaps_rollup`, which nobody who
-wants PSS can do without: the larger a process, the more of everybody's time is that, and the nearer come all who read
-it. Two interpreters stand beside it; a large one does not keep the budget, nor do its bare reads.
+The measured process is a shell. For `smaps_rollup`, the only source of PSS, the kernel visits every page of a process.
+The larger the process, the more of the time is spent there, and the smaller is the difference to psutil. Two
+interpreters are measured too; a large one exceeds the budget, and so do its bare reads.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FAILED: list[str] = []
 
 
 def show(what: str, found: float, unit: str, budget: float, note: str = "") -> None:
-    verdict = "ok" if found <= budget else "PAST ITS BUDGET"
+    verdict = "ok" if found <= budget else "OVER BUDGET"
     print(f"{what:<44} {found:10.3f} {unit:<4} budget {budget:g} {unit}  {verdict} {note}")
     if found > budget:
         FAILED.append(what)
 
 
 def best_of(runs: int, work: Callable[[], float]) -> tuple[float, float]:
-    """The median and the smallest of some runs: others use this machine too."""
+    """Return the median and the minimum of several runs."""
     found = sorted(work() for _ in range(runs))
     return statistics.median(found), found[0]
 
@@ -46,11 +46,11 @@ def spin() -> float:
     return time.perf_counter() - before
 
 
-def lost_to_others(seconds: float) -> float:
-    """By how many percent a loop is slower than it would be if nothing ever came between its spins.
+def slowdown(seconds: float) -> float:
+    """Return the slowdown of a loop in percent, compared with an undisturbed loop.
 
-    CPUs here change their frequency by a tenth and more within a second. A spin is compared with the hundred around it,
-    some 20 ms, of which a quarter is as fast as the CPU is just then.
+    CPU frequencies change by 10 % and more within a second. Each spin is compared with the hundred spins around it
+    (about 20 ms), whose fastest quarter shows the current speed of the CPU.
     """
     end = time.perf_counter() + seconds
     spins = []
@@ -62,10 +62,9 @@ def lost_to_others(seconds: float) -> float:
 
 
 def loop() -> None:
-    """The same loop without a tracker, with one at 1 s and with one at 0.01 s, side by side.
+    """Compare a loop without a tracker to the same loop with a tracker at 1 s and at 0.01 s.
 
-    Between two rows nothing of a tracker runs, so what it takes from a loop comes in pieces. The loop without a tracker
-    is there twice, to show what is left of the machine's noise.
+    The loop without a tracker runs twice, to show the remaining noise of the machine.
     """
     from resource_tracker import ResourceTracker
 
@@ -75,8 +74,8 @@ def loop() -> None:
         lost = {}
         for name, interval in random.sample(list(cases.items()), len(cases)):
             tracker = ResourceTracker(interval=interval, discover_cloud=False) if interval else None
-            lost_to_others(0.3)  # a tracker looks more often at first
-            lost[name] = lost_to_others(1.0)
+            slowdown(0.3)  # a tracker samples more often at first
+            lost[name] = slowdown(1.0)
             if tracker is not None:
                 tracker.cleanup()
         rounds.append(lost)
@@ -116,7 +115,7 @@ def starting() -> None:
 
 
 def memory() -> None:
-    """86,400 rows in a fresh interpreter, as fast as they come. By RSS: the bench itself shares the library."""
+    """Take 86,400 rows as fast as possible in a new interpreter. RSS, since the bench itself shares the library."""
     program = """
 import time
 def kib():
@@ -132,12 +131,12 @@ print(before, early, after, tracker.n_samples)
 """
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True, text=True)
     before, early, after, rows = map(int, done.stdout.split())
-    note = f"(at once {(early - before) / 1024:.2f} MiB, {rows} rows)"
+    note = f"(after the start {(early - before) / 1024:.2f} MiB, {rows} rows)"
     show("memory after a day of samples", (after - before) / 1024, "MiB", 6, note)
 
 
 def psutil_stats(pid: int) -> dict[str, object]:
-    """The same figures as `get_process_stats` by psutil."""
+    """Return the figures of `get_process_stats`, read by psutil."""
     import psutil
 
     process = psutil.Process(pid)
@@ -158,8 +157,7 @@ def psutil_stats(pid: int) -> dict[str, object]:
 def stats() -> None:
     from resource_tracker.tracker_procfs import get_process_stats
 
-    # Both read the same kernel files once, and both have the kernel walk the pages (`strace` shows four files for us;
-    # psutil also asks every process of the machine for its parent).
+    # Both read the same kernel files once, including `smaps_rollup`. psutil also reads the parent of every process.
     start = 'i=1; while [ $i -lt $0 ]; do sleep 600 >/dev/null & p="$p $!"; i=$((i + 1)); done; echo up'
     line = start + '; read x; [ -z "$p" ] || kill $p'
     for count in (1, 10, 100):
@@ -168,7 +166,7 @@ def stats() -> None:
         assert get_process_stats(tree.pid)["children"] == psutil_stats(tree.pid)["children"] == count - 1
         ratio, _ = beside_others(f"{count} process{'es' if count > 1 else ''}", tree.pid, count)
         if count == 1:
-            show("ours over psutil's time, 1 process", ratio, "×", 0.1)
+            show("time over psutil's, 1 process", ratio, "×", 0.1)
         tree.communicate()
     program = [sys.executable, "-c", "print(flush=True); input()"]
     interpreter = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -179,43 +177,43 @@ def stats() -> None:
 
 
 def beside_psutil(what: str, pid: int) -> None:
-    """Ours beside psutil's time, which is the machine's as well: it asks every process for its parent."""
+    """Compare with psutil, whose time depends on the machine: it reads the parent of every process."""
     ratio, floor = beside_others(what, pid, 1)
     processes = sum(name.isdigit() for name in os.listdir("/proc"))
     note = f"(bare reads {floor:.3f} ×, psutil among {processes} processes)"
-    show(f"ours over psutil's time, {what}", ratio, "×", 0.1, note)
+    show(f"time over psutil's, {what}", ratio, "×", 0.1, note)
 
 
 def beside_others(what: str, pid: int, processes: int) -> tuple[float, float]:
-    """Ours beside psutil's time and the bare reads, which is checked; ours and theirs over psutil's."""
+    """Check the time against the bare reads; return the time and the bare reads over psutil's time."""
     from resource_tracker.tracker_procfs import get_process_stats
 
-    looks = {"ours": get_process_stats, "psutil": psutil_stats, "bare": bare_reads}
-    taken: dict[str, list[float]] = {name: [] for name in looks}
+    readers = {"ours": get_process_stats, "psutil": psutil_stats, "bare": bare_reads}
+    taken: dict[str, list[float]] = {name: [] for name in readers}
     for _ in range(15):
-        # In turns, so that what slows the machine down slows all of them.
-        for name, look in looks.items():
-            taken[name].append(timed_look(look, pid, processes))
-    ours, theirs, bare = (statistics.median(taken[name]) for name in looks)
+        # In turns, so that a slow phase of the machine affects all of them.
+        for name, read in readers.items():
+            taken[name].append(timed_read(read, pid, processes))
+    ours, theirs, bare = (statistics.median(taken[name]) for name in readers)
     print(
         f"get_process_stats, {what}: ours {ours:.1f} µs, bare kernel reads {bare:.1f} µs, psutil {theirs:.1f} µs "
         f"({theirs / ours:.1f} × ours)"
     )
-    show(f"ours over the bare reads, {what}", ours / bare, "×", 1.5)
+    show(f"time over the bare reads, {what}", ours / bare, "×", 1.5)
     return ours / theirs, bare / theirs
 
 
-def timed_look(look: Callable[[int], object], pid: int, processes: int) -> float:
-    """Microseconds a look."""
-    looks = max(1, 200 // processes)
+def timed_read(read: Callable[[int], object], pid: int, processes: int) -> float:
+    """Microseconds per call."""
+    calls = max(1, 200 // processes)
     before = time.perf_counter()
-    for _ in range(looks):
-        look(pid)
-    return (time.perf_counter() - before) / looks * 1e6
+    for _ in range(calls):
+        read(pid)
+    return (time.perf_counter() - before) / calls * 1e6
 
 
 def bare_reads(root: int) -> None:
-    """Every file that `get_process_stats` reads, opened, read and closed, and nothing made of it."""
+    """Open, read and close every file that `get_process_stats` reads."""
     pids = [root]
     for pid in pids:
         for name in ("stat", f"task/{pid}/children", "smaps_rollup", "io"):
@@ -232,4 +230,4 @@ if __name__ == "__main__":
     parts = {"loop": loop, "import": importing, "start": starting, "memory": memory, "stats": stats}
     for name in sys.argv[1:] or parts:
         parts[name]()
-    sys.exit(f"past their budgets: {', '.join(FAILED)}" if FAILED else 0)
+    sys.exit(f"over budget: {', '.join(FAILED)}" if FAILED else 0)

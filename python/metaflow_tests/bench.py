@@ -1,8 +1,8 @@
-"""What `@track_resources` costs a step. Each figure stands beside its budget; past it the bench fails.
+"""Cost of `@track_resources` for a step. The bench fails if a figure exceeds its budget.
 
     python bench.py
 
-Budgets: our hooks take under 50 ms with 50 earlier runs in the datastore, history included; the card takes at most
+Budgets: the hooks take under 50 ms with 50 earlier runs in the datastore, history included; the card takes at most
 0.2 s more than Metaflow's own blank card.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 HOME = Path(tempfile.mkdtemp(prefix="metaflow-bench-"))
 RUNS = 50
 
-#: A flow whose hooks tell how long they took, in the process of the task.
+#: A flow that prints the time spent in its hooks, in the process of the task.
 FLOW = """
 import time
 from metaflow import FlowSpec, step, track_resources
@@ -69,7 +69,7 @@ def command(*arguments: str) -> str:
 
 
 def multiply(flow: Path, run_id: str) -> None:
-    """Copies a run until there are as many as wanted, each with an id of its own."""
+    """Copy a run under new ids until there are `RUNS` runs."""
     for number in range(1, RUNS):
         other = str(int(run_id) - number)
         shutil.copytree(flow / run_id, flow / other)
@@ -83,7 +83,7 @@ def multiply(flow: Path, run_id: str) -> None:
 
 
 def show(what: str, found: float, unit: str, budget: float, note: str) -> bool:
-    verdict = "ok" if found <= budget else "PAST ITS BUDGET"
+    verdict = "ok" if found <= budget else "OVER BUDGET"
     print(f"{what:<56} {found:8.1f} {unit}  budget {budget:g} {unit}  {verdict}  {note}")
     return found <= budget
 
@@ -107,11 +107,11 @@ def main() -> int:
     assert sum((run / "_meta").is_dir() for run in flow.iterdir()) >= RUNS
     hooks = []
     for _ in range(7):
-        said = re.search(r"HOOKS ([0-9.]+) ([0-9.]+) (.*)", command("run", "--run-id-file", "last.id"))
-        assert said is not None
-        hooks.append((float(said[1]), float(said[2]), said[3]))
+        found = re.search(r"HOOKS ([0-9.]+) ([0-9.]+) (.*)", command("run", "--run-id-file", "last.id"))
+        assert found is not None
+        hooks.append((float(found[1]), float(found[2]), found[3]))
     hooks.sort()
-    # What was measured is a history of five runs, and not an early exit.
+    # Five runs were read: the bench measures work, not an early exit.
     program = (
         "from metaflow import Run, namespace; namespace(None); import sys; "
         "print(Run('BenchFlow/' + sys.argv[1])['start'].task['resource_tracker_data'].data['historical_stats'])"
@@ -124,7 +124,7 @@ def main() -> int:
     median, _, parts = hooks[len(hooks) // 2]
     spent = statistics.median(cpu for _, cpu, _ in hooks)
     note = f"(least {hooks[0][0]:.1f}; {spent:.1f} ms of CPU; {parts})"
-    good = show(f"our hooks, {RUNS} earlier runs, median of {len(hooks)}", median, "ms", 50, note)
+    good = show(f"hooks, {RUNS} earlier runs, median of {len(hooks)}", median, "ms", 50, note)
 
     times: dict[str, list[float]] = {"blank": [], "tracked_resources": []}
     for turn in range(8):
@@ -134,8 +134,8 @@ def main() -> int:
             times[kind].append((time.perf_counter() - before) * 1e3)
     medians = {kind: statistics.median(taken) for kind, taken in times.items()}
     more = medians["tracked_resources"] - medians["blank"]
-    note = f"(blank {medians['blank']:.0f} ms, ours {medians['tracked_resources']:.0f} ms)"
-    good &= show("our card beyond Metaflow's blank card, median of 8", more, "ms", 200, note)
+    note = f"(blank {medians['blank']:.0f} ms, tracked {medians['tracked_resources']:.0f} ms)"
+    good &= show("card beyond Metaflow's blank card, median of 8", more, "ms", 200, note)
     if "KEEP" not in os.environ:
         shutil.rmtree(HOME)
     return 0 if good else 1

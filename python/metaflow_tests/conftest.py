@@ -1,4 +1,4 @@
-"""A datastore of the tests' own, no network, and flows that are run as people run them."""
+"""A separate datastore, no network, and flows run from the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 HOME = Path(os.environ.get("METAFLOW_TESTS_HOME") or tempfile.mkdtemp(prefix="metaflow-tests-"))
 FLOWS = Path(__file__).parent / "flows"
-# Before Metaflow is imported, which reads them once.
+# Before the import of Metaflow, which reads the environment once.
 os.environ.update(
     HOME=str(HOME),
     USERNAME="tester",
@@ -27,18 +27,18 @@ os.environ.update(
     RESOURCE_TRACKER_OFFLINE="1",
 )
 
-# Extensions are Metaflow's to load, and it does so when it is imported.
+# Metaflow loads its extensions when it is imported.
 import metaflow  # noqa: E402, F401
 
 
 class Flows:
-    """Flows by the names of their files; each number of a run is made once."""
+    """Runs of flows, by file name; each run is made once."""
 
     def __init__(self) -> None:
         self._runs: dict[str, list[tuple[str, subprocess.CompletedProcess[str]]]] = {}
 
     def run(self, name: str, number: int = 1, *options: str) -> tuple[str, subprocess.CompletedProcess[str]]:
-        """Id and output of the `number`th run."""
+        """Return id and output of run `number`."""
         runs = self._runs.setdefault(name, [])
         while len(runs) < number:
             id_file = HOME / f"{name}.id"
@@ -47,7 +47,7 @@ class Flows:
         return runs[number - 1]
 
     def task(self, name: str, step: str, number: int = 1):
-        """A task of a step that has one."""
+        """Return the only task of a step."""
         from metaflow import Step, namespace
 
         namespace(None)
@@ -56,7 +56,7 @@ class Flows:
 
 
 def command(name: str, *arguments: str, program: Path = FLOWS, **options) -> subprocess.CompletedProcess[str]:
-    """A command of a flow."""
+    """Run a command of a flow."""
     line = [sys.executable, str(program / f"{name}.py"), "--no-pylint", *arguments]
     return subprocess.run(line, capture_output=True, text=True, timeout=120, cwd=HOME, **options)
 
@@ -68,14 +68,14 @@ def flows() -> Flows:
 
 @pytest.fixture(scope="session")
 def cards():
-    """Keeps cards where the browser's tests look for them, with what they should show."""
+    """Save cards for the browser tests, with their expected content."""
     folder = Path(os.environ.get("METAFLOW_TESTS_CARDS") or HOME / "cards")
     folder.mkdir(parents=True, exist_ok=True)
     expected: dict[str, dict[str, str]] = {}
 
-    def keep(name: str, html: str, **shown: str) -> None:
+    def save(name: str, html: str, **shown: str) -> None:
         (folder / f"{name}.html").write_text(html)
         expected[name] = shown
 
-    yield keep
+    yield save
     (folder / "expected.json").write_text(json.dumps(expected))

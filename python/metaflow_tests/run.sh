@@ -1,9 +1,9 @@
 #!/bin/sh
-# Real flows on Metaflow 2.19, offline, against the installed wheel; then their cards in a real browser.
+# Runs flows on Metaflow 2.19, offline, with the installed wheel; then tests their cards in a browser.
 #
 #   python/metaflow_tests/run.sh [VENV_DIR]
 #
-# RESOURCE_TRACKER_PROFILE=dev builds faster; RESOURCE_TRACKER_WHEEL names a wheel that is there already.
+# RESOURCE_TRACKER_PROFILE=dev builds faster; RESOURCE_TRACKER_WHEEL names an existing wheel.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 venv=${1:-$root/target/metaflow}
@@ -20,6 +20,6 @@ fi
 METAFLOW_TESTS_HOME=$work/home METAFLOW_TESTS_CARDS=$work/cards METAFLOW_TESTS_BARE=$venv/bare
 export METAFLOW_TESTS_HOME METAFLOW_TESTS_CARDS METAFLOW_TESTS_BARE
 mkdir "$METAFLOW_TESTS_HOME"
-# From elsewhere, so that the installed package is tested and not the source.
+# From another folder, so that the installed package is tested and not the source.
 (cd "$work" && "$venv/bin/python" -m pytest --quiet -p no:cacheprovider "$root/python/metaflow_tests")
 RESOURCE_TRACKER=unused CARDS=$work/cards "$root/tests/browser/run" cards.test.mjs

@@ -1,4 +1,4 @@
-"""The decorator by itself: what goes wrong around it stays with it."""
+"""The decorator without Metaflow: its errors never reach the step."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class BrokenMetadata:
         raise ConnectionError("no metadata service")
 
 
-def _run(metadata, change=lambda deco: None, said=None, **attributes):
-    """A task from start to end without Metaflow; the artifact."""
+def _run(metadata, change=lambda deco: None, log=None, **attributes):
+    """Run a task without Metaflow and return its artifact."""
     deco = TrackResourcesDecorator(attributes={"create_card": False, "interval": 0.05, **attributes})
-    logger = lambda text, **_: said.append(text) if said is not None else None  # noqa: E731
+    logger = lambda text, **_: log.append(text) if log is not None else None  # noqa: E731
     deco.step_init(None, GRAPH, "step", [deco], None, None, logger)
     flow = Flow()
     deco.task_pre_step("step", None, metadata, "1", "1", flow, GRAPH, 0, 0, None, None)
@@ -45,7 +45,7 @@ def _run(metadata, change=lambda deco: None, said=None, **attributes):
     return getattr(flow, "resource_tracker_data", None)
 
 
-def test_a_step_that_is_initialised_twice_has_one_card() -> None:
+def test_step_initialised_twice_has_one_card() -> None:
     deco = TrackResourcesDecorator()
     decorators = [deco]
     for _ in range(2):
@@ -53,16 +53,16 @@ def test_a_step_that_is_initialised_twice_has_one_card() -> None:
     assert [deco.name for deco in decorators] == ["track_resources", "card"]
 
 
-def test_a_past_that_cannot_be_read_costs_the_past_alone() -> None:
+def test_unreadable_history_does_not_lose_the_recording() -> None:
     data = _run(BrokenMetadata)
     assert data["error"]["error_type"] == "ConnectionError"
     assert data["historical_stats"] == {"available": False, "runs_analyzed": 0}
     assert len(data["process_metrics"]) >= 1 and data["stats"]["duration"] is not None
 
 
-def test_a_tracker_that_breaks_down_is_written_of_and_the_step_goes_on() -> None:
+def test_panic_of_the_tracker_is_stored_and_the_step_goes_on() -> None:
     class Panic(BaseException):
-        """As the native module raises them."""
+        """Like a panic of the native module."""
 
     def breaks(deco) -> None:
         def stop():
@@ -75,16 +75,16 @@ def test_a_tracker_that_breaks_down_is_written_of_and_the_step_goes_on() -> None
     assert data["step_failed"] is False
 
 
-def test_an_artifact_that_cannot_be_set_is_one_line_in_the_log() -> None:
-    said: list[str] = []
+def test_artifact_that_cannot_be_set_is_logged_in_one_line() -> None:
+    log: list[str] = []
     # A parameter of the flow is a property without a setter.
     Flow.taken = property(lambda self: 1)
-    assert _run(NoMetadata, said=said, artifact_name="taken") is None
-    assert len(said) == 1 and "cannot be kept as an artifact: AttributeError" in said[0]
+    assert _run(NoMetadata, log=log, artifact_name="taken") is None
+    assert len(log) == 1 and "cannot be saved as an artifact: AttributeError" in log[0]
 
 
 @pytest.mark.parametrize("text", ["False", "false", False, "0"])
-def test_a_card_that_is_not_wanted_is_not_made(text: object) -> None:
+def test_card_can_be_disabled(text: object) -> None:
     deco = TrackResourcesDecorator(attributes={"create_card": text})
     decorators = [deco]
     deco.step_init(None, GRAPH, "none", decorators, None, None, None)

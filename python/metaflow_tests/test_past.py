@@ -1,4 +1,4 @@
-"""History from what others left: the original package's artifacts, and many runs."""
+"""History of a step: artifacts of this and the original package, and many runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resource_tracker.snapshot import Snapshot
 
 
 class Task(dict):
-    """As much of Metaflow's own as is asked for."""
+    """Stand-in for a task datastore of Metaflow."""
 
     def __init__(self, step_name: str, **artifacts: object) -> None:
         super().__init__({name: value for name, value in artifacts.items() if value is not None})
@@ -47,18 +47,18 @@ def _artifact(cpu: float, memory: float) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("has_many", [True, False])
-def test_the_last_five_successful_runs_count_newest_first(has_many: bool) -> None:
+def test_history_is_the_last_five_successful_runs_newest_first(has_many: bool) -> None:
     runs = {str(n): [_artifact(n, 100 * n)] for n in range(1, 10)}
     past = _past({**runs, "now": [_artifact(99, 99)]}, ("8",), has_many)
     assert [stats["process_cpu_usage"]["mean"] for stats in past] == [9, 7, 6, 5, 4]
 
 
-def test_all_tasks_of_a_run_are_taken_together() -> None:
+def test_tasks_of_a_run_are_combined() -> None:
     (stats,) = _past({"1": [_artifact(1, 300), _artifact(3, 200), {"error": {}}, None]})
     assert stats["process_cpu_usage"]["mean"] == 2 and stats["process_memory"]["max"] == 300
 
 
-def test_a_service_that_does_not_answer_is_not_waited_for() -> None:
+def test_silent_service_is_abandoned_after_the_time_limit() -> None:
     from metaflow_extensions.resource_tracker.plugins.track_resources.past import BUDGET_S, past_stats
 
     answered = threading.Event()
@@ -75,7 +75,7 @@ def test_a_service_that_does_not_answer_is_not_waited_for() -> None:
     answered.set()
 
 
-def test_a_service_that_fails_is_told() -> None:
+def test_error_of_the_service_is_raised() -> None:
     from metaflow_extensions.resource_tracker.plugins.track_resources.past import past_stats
 
     class Broken:
@@ -87,7 +87,7 @@ def test_a_service_that_fails_is_told() -> None:
         past_stats(None, Broken, "Flow", "now", "step", "end", "kept")
 
 
-def test_a_run_of_more_tasks_than_can_be_read_in_time_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_with_too_many_tasks_for_the_time_limit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     from metaflow_extensions.resource_tracker.plugins.track_resources import past
 
     wide = {"1": [_artifact(1, 300)] * 200}
@@ -100,7 +100,7 @@ def test_a_run_of_more_tasks_than_can_be_read_in_time_does_not_count(monkeypatch
 def test_artifacts_of_the_original_package_are_read() -> None:
     with ResourceTracker(interval=0.05) as tracker:
         tracker.wait_for_samples(2)
-    # Its later releases keep a snapshot and no statistics, its earlier ones statistics under these names.
+    # Later releases store only a snapshot, earlier ones statistics under these names.
     late = {"step_failed": False, "tracker": tracker.snapshot(), "historical_stats": []}
     early = {"stats": {"cpu_usage": {"mean": 1.42, "max": 6.11}, "memory_usage": {"max": 591621.0}, "duration": 9.89}}
     newest, oldest = _past({"1": [early], "2": [late]})
@@ -108,11 +108,11 @@ def test_artifacts_of_the_original_package_are_read() -> None:
     assert oldest["timestamp"]["duration"] == 9.89
 
 
-def test_runs_without_an_artifact_or_with_a_foreign_one_do_not_count() -> None:
+def test_runs_without_a_known_artifact_are_left_out() -> None:
     assert _past({"1": [None], "2": [{"tracker": {"no": "snapshot"}}], "3": ["text"], "4": [{"stats": {}}]}) == []
 
 
-def test_a_frame_of_the_original_package_unpickles() -> None:
+def test_frame_of_the_original_package_unpickles() -> None:
     # Made by release 0.4.2: pickle.dumps(TinyDataFrame({"a": [1, 2], "b": ["x", "y"]}), 4)
     packed = (
         "gASVdAAAAAAAAACMIHJlc291cmNlX3RyYWNrZXIudGlueV9kYXRhX2ZyYW1llIwNVGlueURhdGFGcmFtZZSTlCmBlH2UKIwFX2RhdGGUXZQo"
@@ -122,7 +122,7 @@ def test_a_frame_of_the_original_package_unpickles() -> None:
     assert frame.to_dict() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
 
 
-def test_a_snapshot_is_a_dict_to_whoever_looks_and_small_to_others() -> None:
+def test_snapshot_is_a_dict_and_pickles_small() -> None:
     import copy
     import json
 
@@ -131,7 +131,7 @@ def test_a_snapshot_is_a_dict_to_whoever_looks_and_small_to_others() -> None:
     plain = tracker.snapshot()
     for view in (dict, copy.deepcopy, lambda it: json.loads(json.dumps(it)), lambda it: it.copy(), lambda it: {**it}):
         snapshot = pickle.loads(pickle.dumps(Snapshot.of(tracker)))
-        assert snapshot.packed is not None, "nobody has looked yet"
+        assert snapshot.packed is not None, "not unpacked yet"
         assert view(snapshot) == plain
     snapshot = Snapshot.of(tracker)
     snapshot["note"] = "changed"

@@ -1,4 +1,4 @@
-"""A step on another machine: a real code package, unpacked where neither Metaflow nor this package is installed."""
+"""A step on another machine: a code package, unpacked where neither Metaflow nor this package is installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metaflow.cards import get_cards
 
 @pytest.fixture(scope="module")
 def bare() -> str:
-    """An interpreter with nothing but what Metaflow itself needs there."""
+    """An interpreter with only the dependencies of Metaflow."""
     folder = Path(os.environ.get("METAFLOW_TESTS_BARE") or conftest.HOME / "bare")
     if not (folder / "bin" / "python").exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -32,7 +32,7 @@ def unpacked(tmp_path: Path) -> Path:
     archive = tmp_path / "code.tgz"
     done = conftest.command("remote", "package", "save", str(archive))
     assert done.returncode == 0, done.stderr
-    # Below the datastore's folder, where Metaflow looks for it to put cards into.
+    # Below the folder of the datastore, where Metaflow saves cards.
     folder = conftest.HOME / tmp_path.name
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
@@ -40,7 +40,7 @@ def unpacked(tmp_path: Path) -> Path:
 
 
 def _step(bare: str, folder: Path, flows, task_id: str):
-    """The command that a remote machine runs, and the task that it was."""
+    """Run the command of a remote machine; return its output and its task."""
     from metaflow import Task
 
     run_id = flows.run("remote")[0]
@@ -55,19 +55,17 @@ def _step(bare: str, folder: Path, flows, task_id: str):
     return done, Task(f"RemoteFlow/{run_id}/work/{task_id}")
 
 
-def test_the_native_module_travels_in_the_code_package(bare: str, unpacked: Path, flows) -> None:
+def test_code_package_contains_the_native_module(bare: str, unpacked: Path, flows) -> None:
     assert (unpacked / ".mf_code" / "resource_tracker" / "_native.abi3.so").exists()
     done, task = _step(bare, unpacked, flows, "remote-1")
     data = task["resource_tracker_data"].data
     assert "error" not in data and len(data["process_metrics"]) >= 3
     (card,) = get_cards(task)
-    assert "Was it the right size?" in card.get()
+    assert "Recommended resources" in card.get()
     assert "untracked" not in done.stdout + done.stderr
 
 
-def test_a_module_for_another_platform_leaves_the_step_untracked_with_one_line(
-    bare: str, unpacked: Path, flows
-) -> None:
+def test_native_module_for_another_platform_is_one_line_in_the_log(bare: str, unpacked: Path, flows) -> None:
     module = unpacked / ".mf_code" / "resource_tracker" / "_native.abi3.so"
     image = bytearray(module.read_bytes())
     image[18:20] = (0xF3).to_bytes(2, "little")  # e_machine of ELF: RISC-V
@@ -75,12 +73,12 @@ def test_a_module_for_another_platform_leaves_the_step_untracked_with_one_line(
     module.write_bytes(image)
     done, task = _step(bare, unpacked, flows, "remote-2")
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    assert len(lines) == 1 and "this step runs untracked" in lines[0] and "has no module for" in lines[0], lines
+    assert len(lines) == 1 and "this step runs untracked" in lines[0] and "has no native module for" in lines[0], lines
     data = task["resource_tracker_data"].data
     assert data["error"]["error_type"] == "ImportError"
     (card,) = get_cards(task)
-    assert "has no module for" in card.get()
-    # A package that is installed on that machine does in its place.
+    assert "has no native module for" in card.get()
+    # A package installed on that machine is used instead.
     installed = unpacked / "installed"
     import resource_tracker
 

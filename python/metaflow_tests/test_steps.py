@@ -1,4 +1,4 @@
-"""Real flows, offline and with the local datastore: artifact and card of each kind of step."""
+"""Real flows with the local datastore, offline: artifact and card of each kind of step."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from metaflow.plugins.cards.exception import CardNotPresentException
 from resource_tracker import ResourceTracker
 from resource_tracker.tiny_data_frame import TinyDataFrame
 
-#: The artifact's keys, as they are documented, and what later runs and the card need.
+#: Documented keys of the artifact, and further keys for later runs and the card.
 DOCUMENTED = ["process_metrics", "system_metrics", "cloud_info", "server_info", "stats", "historical_stats"]
 KEYS = [*DOCUMENTED, "past_stats", "tracker", "step_failed"]
 STATS = ["cpu_usage", "memory_usage", "gpu_usage", "gpu_vram", "gpu_utilized", "disk_usage", "traffic", "duration"]
 NO_HISTORY = {"available": False, "runs_analyzed": 0}
 
 
-def _ours(task):
+def _cards(task):
     return [card for card in get_cards(task) if card.type == "tracked_resources"]
 
 
@@ -29,20 +29,20 @@ def _has_cards(task) -> bool:
         return False
 
 
-def _has_a_row_for_each_line_of_its_grid(data) -> bool:
-    """And one for the rest. Lines that a stall of the machine has cost are known, but for those in the last row."""
+def _has_a_row_per_grid_point(data) -> bool:
+    """Compare rows and missed ticks with the duration. Those of the last row follow from its length."""
     rows, interval = data["tracker"]["extra_metrics"], data["tracker"]["metadata"]["interval"]
-    lines = len(rows) + sum(row["missed_ticks"] for row in rows) + rows[-1]["elapsed"] // interval
-    # One more where the first comes at once, one less where that was too near or the last row but one late; and half a
-    # one, since durations are rounded to a hundredth.
-    return -1.5 <= lines - data["stats"]["duration"] / interval <= 2.5
+    points = len(rows) + sum(row["missed_ticks"] for row in rows) + rows[-1]["elapsed"] // interval
+    # The count may be one higher if the first grid point comes right after the start. It may be one lower if that grid
+    # point was too near, or if the row before the last was late. Half a point more, because durations are rounded.
+    return -1.5 <= points - data["stats"]["duration"] / interval <= 2.5
 
 
 def _text(html: str) -> str:
     return re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", html, flags=re.S)
 
 
-def test_the_minimal_flow(flows, cards) -> None:
+def test_minimal_flow_has_the_documented_artifact_and_card(flows, cards) -> None:
     assert flows.run("seed")[1].returncode == 0
     task = flows.task("seed", "my_sleeping_data")
     data = task["resource_tracker_data"].data
@@ -52,8 +52,8 @@ def test_the_minimal_flow(flows, cards) -> None:
     rows = len(data["process_metrics"])
     assert list(data["stats"]) == STATS and data["step_failed"] is False
     assert data["stats"]["duration"] > 3
-    assert rows == len(data["system_metrics"]) and _has_a_row_for_each_line_of_its_grid(data)
-    # Zeroed pages that were never written take no memory; what the interpreter needs does.
+    assert rows == len(data["system_metrics"]) and _has_a_row_per_grid_point(data)
+    # The pages of the `bytearray` are never written and take no memory: this is the memory of the interpreter.
     assert 20_000 < data["stats"]["memory_usage"]["max"] < 800_000
     assert data["historical_stats"] == NO_HISTORY and data["past_stats"] == []
     assert sorted(data["cloud_info"]) == ["discovery_time", "instance_type", "region", "vendor"]
@@ -71,17 +71,17 @@ def test_the_minimal_flow(flows, cards) -> None:
     cards("seed", html, title="ResourceTrackingFlow / my_sleeping_data", status="Finished", run=run_id)
 
 
-def test_the_documented_example_prints_the_documented_keys(flows) -> None:
+def test_documented_example_prints_the_documented_keys(flows) -> None:
     from metaflow import Flow
 
     flows.run("seed")
     artifact = Flow("ResourceTrackingFlow").latest_run.data.resource_tracker_data
     assert list(artifact)[: len(DOCUMENTED)] == DOCUMENTED
-    said = repr({key: artifact[key] for key in DOCUMENTED})
-    assert "'process_metrics': TinyDataFrame with" in said and "First row as a dict: {'timestamp':" in said
+    text = repr({key: artifact[key] for key in DOCUMENTED})
+    assert "'process_metrics': TinyDataFrame with" in text and "First row as a dict: {'timestamp':" in text
 
 
-def test_a_second_run_knows_the_first(flows, cards) -> None:
+def test_second_run_uses_the_first_as_history(flows, cards) -> None:
     first = flows.task("seed", "my_sleeping_data")["resource_tracker_data"].data
     task = flows.task("seed", "my_sleeping_data", 2)
     data = task["resource_tracker_data"].data
@@ -94,8 +94,8 @@ def test_a_second_run_knows_the_first(flows, cards) -> None:
         *["available", "runs_analyzed", "avg_cpu_mean", "max_memory_max", "avg_gpu_mean", "max_vram_max"],
         *["max_gpu_count", "avg_duration"],
     ]
-    # Used: the recommendation is that of both runs.
-    html = _ours(task)[0].get()
+    # The recommendation uses both runs.
+    html = _cards(task)[0].get()
     assert "over 2 runs" in _text(html)
     tracker = ResourceTracker.from_snapshot(data["tracker"])
     needs = tracker.recommend_resources(historical_stats=data["past_stats"])
@@ -105,7 +105,7 @@ def test_a_second_run_knows_the_first(flows, cards) -> None:
     )
 
 
-def test_a_step_that_fails(flows, cards) -> None:
+def test_failed_step_has_artifact_and_card(flows, cards) -> None:
     run_id, done = flows.run("failing")
     assert done.returncode == 1 and "on purpose" in done.stdout + done.stderr
     task = flows.task("failing", "start")
@@ -113,29 +113,29 @@ def test_a_step_that_fails(flows, cards) -> None:
     data = task["resource_tracker_data"].data
     assert list(data) == KEYS and data["step_failed"] is True
     assert data["stats"]["duration"] >= 0.3
-    (card,) = _ours(task)
+    (card,) = _cards(task)
     html = card.get()
     assert "Failed" in _text(html)
     cards("failed", html, title="FailingFlow / start", status="Failed", run=run_id)
 
 
-def test_a_step_that_ends_its_process(flows, cards) -> None:
+def test_step_that_exits_its_process_has_artifact_and_card(flows, cards) -> None:
     run_id, done = flows.run("exiting")
     assert done.returncode != 0
     task = flows.task("exiting", "start")
     data = task["resource_tracker_data"].data
     assert list(data) == KEYS and data["step_failed"] is True
-    (card,) = _ours(task)
+    (card,) = _cards(task)
     cards("exited", card.get(), title="ExitingFlow / start", status="Failed", run=run_id)
 
 
-def test_failed_runs_are_no_history(flows) -> None:
+def test_failed_runs_are_not_in_the_history(flows) -> None:
     flows.run("failing")
     task = flows.task("failing", "start", 2)
     assert task["resource_tracker_data"].data["historical_stats"] == NO_HISTORY
 
 
-def test_a_foreach_and_its_join(flows, cards) -> None:
+def test_foreach_and_join_keep_their_own_artifacts(flows, cards) -> None:
     from metaflow import Step
 
     run_id, done = flows.run("each")
@@ -146,25 +146,25 @@ def test_a_foreach_and_its_join(flows, cards) -> None:
     for task in tasks:
         data = task["resource_tracker_data"].data
         assert list(data) == KEYS and ResourceTracker.from_snapshot(data["tracker"]).interval == 0.05
-        assert len(data["process_metrics"]) >= 6, "the interval that was asked for"
+        assert len(data["process_metrics"]) >= 6, "the interval of the decorator"
         peaks.append(data["stats"]["memory_usage"]["max"])
         (card,) = get_cards(task)
         assert card.type == "tracked_resources"
     assert max(peaks) - min(peaks) > 6 * 16 * 1024
-    html = _ours(tasks[0])[0].get()
-    assert "Asked for this time: @resources(cpu=2, memory=4096)" in " ".join(_text(html).split())
+    html = _cards(tasks[0])[0].get()
+    assert "Requested for this run: @resources(cpu=2, memory=4096)" in " ".join(_text(html).split())
     cards("part", html, title="EachFlow / part", status="Finished", run=run_id)
-    # Two steps are tracked: the join's artifact is its own, though all of those merged have one of that name.
+    # The join keeps its own artifact, although every merged branch has an artifact of the same name.
     joined = flows.task("each", "join")["resource_tracker_data"].data
     assert list(joined) == KEYS and joined["tracker"]["metadata"]["interval"] == 1
-    # Its own card and ours, and what the step put on its own.
+    # The join has two cards: the card of its own, with its content, and `tracked_resources`.
     found = {card.type: card for card in get_cards(flows.task("each", "join"))}
     assert sorted(found) == ["default", "tracked_resources"]
     contents = [base64.b64decode(text) for text in re.findall(r'"([A-Za-z0-9+/]{400,}=*)"', found["default"].get())]
     assert any(b"of the step's own" in content for content in contents)
 
 
-def test_the_past_of_a_foreach_is_all_its_tasks_together(flows) -> None:
+def test_history_of_a_foreach_combines_its_tasks(flows) -> None:
     from metaflow import Step
     from metaflow.datastore import FlowDataStore
     from metaflow.plugins.datastores.local_storage import LocalStorage
@@ -181,14 +181,14 @@ def test_the_past_of_a_foreach_is_all_its_tasks_together(flows) -> None:
     assert abs(past["timestamp"]["duration"] - mean) < 0.01
 
 
-def test_a_retry_that_succeeds(flows, cards) -> None:
+def test_successful_retry_has_its_own_artifact(flows, cards) -> None:
     run_id, done = flows.run("steps")
     assert done.returncode == 0, done.stdout + done.stderr
     task = flows.task("steps", "shaky")
     assert task.current_attempt == 1
     data = task["resource_tracker_data"].data
     assert list(data) == KEYS and data["step_failed"] is False
-    (card,) = _ours(task)
+    (card,) = _cards(task)
     cards("retried", card.get(), title="StepsFlow / shaky", status="Finished", run=run_id)
     from metaflow import Task
 
@@ -196,25 +196,25 @@ def test_a_retry_that_succeeds(flows, cards) -> None:
     assert first["resource_tracker_data"].data["step_failed"] is True
 
 
-def test_a_step_of_a_fifth_of_a_second_without_a_card_and_with_another_artifact(flows) -> None:
+def test_short_step_with_another_artifact_name_and_without_card(flows) -> None:
     task = flows.task("steps", "short")
     data = task["of_short"].data
     assert list(data) == KEYS
     assert 0.2 <= data["stats"]["duration"] < 10
-    assert len(data["process_metrics"]) > 1 and _has_a_row_for_each_line_of_its_grid(data)
+    assert len(data["process_metrics"]) > 1 and _has_a_row_per_grid_point(data)
     assert not _has_cards(task)
 
 
-def test_a_step_that_is_caught(flows, cards) -> None:
+def test_caught_step_is_shown_as_failed(flows, cards) -> None:
     task = flows.task("steps", "caught")
     data = task["of_caught"].data
     assert task.successful is False and task["problem"].data is not None
     assert list(data) == KEYS and data["step_failed"] is True
-    (card,) = _ours(task)
+    (card,) = _cards(task)
     cards("caught", card.get(), title="StepsFlow / caught", status="Failed", run=flows.run("steps")[0])
 
 
-def test_a_tracker_that_cannot_start_harms_nothing_and_says_why(flows, cards) -> None:
+def test_tracker_that_cannot_start_leaves_the_step_unharmed(flows, cards) -> None:
     task = flows.task("steps", "untracked")
     assert task.successful and task["ran"].data is True
     data = task["of_untracked"].data
@@ -224,14 +224,14 @@ def test_a_tracker_that_cannot_start_harms_nothing_and_says_why(flows, cards) ->
     assert error["error_type"] == "ValueError" and "interval" in error["error_message"]
     log = flows.run("steps")[1].stdout
     assert len(re.findall(r"\[@track_resources\] this step runs untracked: ValueError", log)) == 1
-    (card,) = _ours(task)
+    (card,) = _cards(task)
     html = card.get()
     assert "The step ran untracked" in html and "interval" in html
     cards("untracked", html, title="StepsFlow / untracked", status="", run=flows.run("steps")[0])
 
 
-def test_options_given_on_the_command_line(flows) -> None:
-    """`--with` hands attributes on as text."""
+def test_options_of_with_on_the_command_line_are_used(flows) -> None:
+    """`--with` passes attributes as text."""
     id_file = conftest.HOME / "with.id"
     spec = "track_resources:interval=0.02,create_card=False,artifact_name=everywhere"
     done = conftest.command("seed", "--with", spec, "run", "--run-id-file", str(id_file))

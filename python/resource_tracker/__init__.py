@@ -1,4 +1,4 @@
-"""What a batch job really used, and what to run it on next time.
+"""Measure the resources a batch job uses and recommend a machine for the next run.
 
 >>> from resource_tracker import ResourceTracker
 >>> with ResourceTracker(interval=0.1) as tracker:
@@ -34,7 +34,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        """A module of this package, loaded when it is first asked for by its name."""
+        """Import a module of this package on first access."""
         from importlib import import_module, util
 
         if name.startswith("_") or util.find_spec(f"{__name__}.{name}") is None:

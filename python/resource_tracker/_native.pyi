@@ -1,4 +1,4 @@
-# Mirrors crates/python/src. Tests run `stubtest` on it.
+# Types of crates/python/src, checked by `stubtest`.
 from collections.abc import Iterable
 from os import PathLike
 from typing import Any, Optional, final
@@ -33,7 +33,7 @@ __all__ = [
 
 @final
 class Column:
-    """One column of a table; a cell that was not measured is None."""
+    """One column of a table; cells that were not measured are None."""
 
     def __len__(self) -> int: ...
     def to_list(self) -> list[Optional[float]]: ...
@@ -48,16 +48,17 @@ class Column:
 
 @final
 class Meter:
-    """Rows by hand, from a baseline on."""
+    """Rows on demand, counted from a baseline."""
 
     def __new__(cls, pid: Optional[int], children: bool, interval: float) -> Meter: ...
     def row(self) -> dict[str, Any]: ...
-    def start_anew(self) -> None: ...
+    def begin(self, start_time: float) -> None: ...
+    def seconds_to_next_row(self) -> float: ...
     def has_ended(self) -> bool: ...
 
 @final
 class Session:
-    """One recording: started, looked at, stopped, kept, loaded."""
+    """One recording, running or loaded."""
 
     def __new__(
         cls,
@@ -71,10 +72,8 @@ class Session:
         track_system: bool,
         discover_server: bool,
         discover_cloud: bool,
-        companion: Optional[str | PathLike[str]] = None,
+        sidecar: Optional[str | PathLike[str]] = None,
     ) -> Session: ...
-    @staticmethod
-    def loads(text: str) -> Session: ...
     @staticmethod
     def load(path: str | PathLike[str]) -> Session: ...
     def start(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Which cloud this machine is in."""
+"""Cloud vendor, instance type and region of this machine."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["get_cloud_info"]
 
 
 def get_cloud_info() -> dict[str, Any]:
-    """Vendor, instance type and region, "unknown" where not known, and the seconds it took to find out.
+    """Return vendor, instance type and region ("unknown" where not known), and the discovery time in seconds.
 
-    Waits for one second at the most, and finds out once a process.
+    The first call waits one second at most. The result is cached for the life of the process.
 
     >>> sorted(get_cloud_info())
     ['discovery_time', 'instance_type', 'region', 'vendor']

@@ -1,4 +1,4 @@
-"""Names and factors of the columns, all of them read from the one table of metrics."""
+"""Names and unit factors of the columns, read from the native metric table."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ __all__ = ["BYTE_MAPPING", "HUMAN_NAMES_MAPPING", "REPORT_CSV_MAPPING", "SERVER_
 
 _METRICS = [metric for metric in _native.metrics() if metric["table"] != "extra_metrics"]
 
-#: The name that people read, by column.
+#: Human-readable name by column.
 HUMAN_NAMES_MAPPING: dict[str, str] = {metric["column"]: metric["human_name"] for metric in _METRICS}
 
-#: How many bytes one unit of a column is, for those that `bytes=True` converts.
+#: Bytes per unit of a column, for the columns that `bytes=True` converts.
 BYTE_MAPPING: dict[str, int] = {
     metric["column"]: int(metric["byte_factor"]) for metric in _METRICS if metric["byte_factor"]
 }
 
-#: From when on the machine's use is so far above the job's that others must use it too.
+#: Thresholds of the machine's usage above the job's. Beyond them the machine counts as shared with other jobs.
 SERVER_ALLOCATION_CHECKS: list[dict[str, Any]] = _native.allocation_checks()
 
 
 def _human(*columns: str) -> list[str]:
-    """As the combined table with names for people has them: `process_memory` is `Process memory usage`."""
+    """Human-readable names of the combined table: `process_memory` is `Process memory usage`."""
     split = [column.split("_", 1) for column in columns]
     return [HUMAN_NAMES_MAPPING["timestamp"], *(f"{of.title()} {HUMAN_NAMES_MAPPING[name]}" for of, name in split)]
 
 
-#: Columns of the combined table with names for people, by plot of the report.
+#: Human-readable columns of the combined table, by plot of the report.
 REPORT_CSV_MAPPING: dict[str, list[str]] = {
     "cpu": _human("system_cpu_usage", "process_cpu_usage"),
     "memory": _human(

@@ -1,4 +1,4 @@
-"""Tracking a function, or a cell of a notebook."""
+"""Track a function or a notebook cell."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def track_resources(
     on_finish: Optional[Callable[[ResourceTracker], Any]] = None,
     **options: Any,
 ) -> Callable[..., Any]:
-    """Records each call of a function; the last call's tracker is the function's attribute `resource_tracker`.
+    """Record each call of a function. The tracker of the last call is the function's attribute `resource_tracker`.
 
-    `on_finish` is called with the tracker after each call, also one that failed; options are `ResourceTracker`'s.
-    A coroutine or a generator is recorded from its first step to its end.
+    `on_finish` is called with the tracker after each call, including calls that raise. Other keywords are arguments
+    of `ResourceTracker`. Coroutines and generators are recorded from the first step to the end.
 
     >>> @track_resources(interval=0.05)
     ... def work(n):
@@ -46,7 +46,7 @@ def track_resources(
                 yield
             finally:
                 tracker.stop()
-                # Calls inside of this one had trackers of their own.
+                # A recursive call has replaced the attribute.
                 tracked.resource_tracker = tracker  # type: ignore[attr-defined]
                 if on_finish is not None:
                     on_finish(tracker)
@@ -62,9 +62,9 @@ def track_resources(
 
             async def tracked(*args: Any, **kwargs: Any) -> Any:
                 with recording():
-                    # What `yield from` does, which asynchronous generators do not have.
+                    # `yield from` does not exist in asynchronous generators.
                     inner = function(*args, **kwargs)
-                    # An event loop closes at its end all generators that it has seen begin: of us two, the outer one.
+                    # At its end an event loop closes all generators it has seen start. It must see only the outer one.
                     hooks = sys.get_asyncgen_hooks()
                     sys.set_asyncgen_hooks(None, None)
                     try:
@@ -78,7 +78,7 @@ def track_resources(
                             return
                         try:
                             step = inner.asend((yield item))
-                        except BaseException as error:  # also the one that closes us
+                        except BaseException as error:  # GeneratorExit too
                             step = inner.athrow(error)
 
         elif inspect.isgeneratorfunction(function):
@@ -101,9 +101,9 @@ def track_resources(
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """`%load_ext resource_tracker` gives notebooks `%%track_resources [INTERVAL]`.
+    """Register the cell magic `%%track_resources [INTERVAL]`; called by `%load_ext resource_tracker`.
 
-    The cell's statistics are shown below it, and its tracker is the variable `resource_tracker_`.
+    The statistics of the cell are shown below it. Its tracker is the variable `resource_tracker_`.
     """
 
     def track_cell(line: str, cell: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def load_ipython_extension(ipython: Any) -> None:
 
         tracker = ResourceTracker(interval=float(line)) if line.strip() else ResourceTracker()
         try:
-            # A cell that fails has failed, for those who run the notebook too.
+            # A failing cell must also fail in `nbconvert --execute`.
             ipython.run_cell(cell).raise_error()
         finally:
             tracker.stop()

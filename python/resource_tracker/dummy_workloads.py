@@ -1,4 +1,4 @@
-"""Work for examples and tests."""
+"""CPU load for examples and tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["cpu_multi", "cpu_single"]
 
 
 def cpu_single(duration: float = 1) -> None:
-    """Keeps one CPU busy for `duration` seconds.
+    """Keep one CPU busy for `duration` seconds.
 
     >>> cpu_single(duration=0.01)
     """
@@ -23,7 +23,7 @@ def cpu_single(duration: float = 1) -> None:
 
 
 def cpu_multi(duration: float = 1, ncores: Optional[int] = None) -> None:
-    """Keeps `ncores` CPUs (all by default) busy for `duration` seconds, each by a process of its own.
+    """Keep `ncores` CPUs (all by default) busy for `duration` seconds, with one process each.
 
     >>> cpu_multi(duration=0.01, ncores=2)
     """

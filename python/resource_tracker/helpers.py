@@ -1,4 +1,4 @@
-"""What programs written for the original package import from here."""
+"""Functions that programs written for the original package import."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def aggregate_stats(stats: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several runs as one: means and durations averaged, maxima and sums by maximum.
+    """Combine the statistics of several runs: averages of means and durations, maxima of maxima and sums.
 
     >>> aggregate_stats([{"x": {"mean": 1.0, "max": 4.0}}, {"x": {"mean": 2.0, "max": 3.0}}])
     {'x': {'mean': 1.5, 'max': 4.0}}
@@ -34,7 +34,7 @@ def aggregate_stats(stats: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def is_partition(disk_name: str) -> bool:
-    """Whether a block device's name is that of a partition.
+    """Return whether a block device is a partition.
 
     >>> is_partition("vda1"), is_partition("nvme0n1p2"), is_partition("nvme0n1")
     (True, True, False)
@@ -43,7 +43,7 @@ def is_partition(disk_name: str) -> bool:
 
 
 def render_csv_row(row: Iterable[Any], quoting: int = 2) -> bytes:
-    r"""One CSV line; `quoting` is one of the csv module's, all but numbers by default.
+    r"""Return one CSV line. `quoting` is a constant of the csv module; QUOTE_NONNUMERIC by default.
 
     >>> render_csv_row(["a", 1, 2.5, None])
     b'"a",1,2.5,\n'
@@ -52,7 +52,7 @@ def render_csv_row(row: Iterable[Any], quoting: int = 2) -> bytes:
     import io
 
     line = io.StringIO()
-    # The csv module quotes a missing cell when it quotes text; empty is what it means.
+    # QUOTE_NONNUMERIC writes None as a quoted string; a missing cell must be empty.
     cells = list(row)
     if quoting == csv.QUOTE_NONNUMERIC and None in cells:
         return b",".join(b"" if cell is None else render_csv_row([cell])[:-1] for cell in cells) + b"\n"
@@ -61,26 +61,26 @@ def render_csv_row(row: Iterable[Any], quoting: int = 2) -> bytes:
 
 
 def is_psutil_available() -> bool:
-    """Whether psutil is installed; nothing here needs it."""
+    """Return whether psutil is installed. This package does not need it."""
     from importlib.util import find_spec
 
     return find_spec("psutil") is not None
 
 
 def is_procfs_available() -> bool:
-    """Whether there is a `/proc` to read."""
+    """Return whether `/proc` is readable."""
     return os.path.exists("/proc/self/stat")
 
 
 def get_tracker_implementation() -> tuple[Callable[..., dict[str, Any]], Callable[[], dict[str, Any]]]:
-    """`get_process_stats` and `get_system_stats`."""
+    """Return the functions `get_process_stats` and `get_system_stats`."""
     from .tracker_procfs import get_process_stats, get_system_stats
 
     return get_process_stats, get_system_stats
 
 
 def get_zfs_pools_space() -> dict[str, dict[str, int]]:
-    """Total, used and free bytes of each ZFS pool.
+    """Return total, used and free bytes of each ZFS pool.
 
     >>> isinstance(get_zfs_pools_space(), dict)
     True
@@ -89,7 +89,7 @@ def get_zfs_pools_space() -> dict[str, dict[str, int]]:
 
 
 def cleanup_files(files: Iterable[str]) -> None:
-    """Removes files; one that is gone already is fine."""
+    """Remove files; ignore files that do not exist."""
     for file in files:
         try:
             os.unlink(file)
@@ -98,7 +98,7 @@ def cleanup_files(files: Iterable[str]) -> None:
 
 
 def cleanup_processes(processes: Iterable[Any]) -> None:
-    """Ends `multiprocessing` processes: asked first, killed after a second."""
+    """Terminate `multiprocessing` processes; kill them after one second."""
     for process in processes:
         try:
             if process.is_alive():

@@ -1,4 +1,4 @@
-"""Servers and prices: of the Keeper when it answers, else of the catalogue that is built in."""
+"""Servers and prices from the Keeper, or from the built-in catalogue if the Keeper does not answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["get_instance_price", "get_recommended_cloud_servers", "keeper_reques
 
 
 def keeper_request(path: str, timeout: float = 2) -> Any:
-    """The Keeper's answer to a path such as "/servers?limit=1", or None when there is none in time."""
+    """Return the Keeper's answer to a path such as "/servers?limit=1"; None if there is no answer in time."""
     return _native.keeper_request(path, timeout)
 
 
@@ -24,11 +24,11 @@ def get_recommended_cloud_servers(
     n: int = 10,
     **kwargs: Any,
 ) -> list[dict[str, Any]]:
-    """The `n` cheapest servers with so many CPUs and so much memory (MB), GPUs and VRAM (MB).
+    """Return the `n` cheapest servers with at least these CPUs, memory (MB), GPUs and VRAM (MB), cheapest first.
 
-    Keywords are filters: vendor_id, region, country, continent, architecture, spot and others. Names of the Keeper's
-    own parameters will do: vcpus_min, memory_min (GiB), gpu_min and gpu_memory_total (GiB) count where they are more
-    than the sizes. The answer is ordered by price.
+    Keywords are filters: vendor_id, region, country, continent, architecture, spot and others. Parameters of the
+    Keeper are accepted too: vcpus_min, memory_min (GiB), gpu_min and gpu_memory_total (GiB) apply if they exceed the
+    arguments.
 
     >>> servers = get_recommended_cloud_servers(cpu=2, memory=4096, n=3)
     >>> all(server["vcpus"] >= 2 for server in servers)
@@ -38,7 +38,7 @@ def get_recommended_cloud_servers(
 
 
 def get_instance_price(vendor_id: str, region_id: str, instance_type: str) -> Optional[float]:
-    """USD an hour on demand: in that region, else in the vendor's cheapest other one, else None.
+    """Return the on-demand price in USD per hour: in the region, else in the vendor's cheapest region, else None.
 
     >>> get_instance_price("nobody", "nowhere", "nothing") is None
     True

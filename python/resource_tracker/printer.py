@@ -1,4 +1,4 @@
-"""Trackers in the foreground: rows as CSV, in a file or on standard output."""
+"""Trackers in the foreground: CSV rows to a file or to standard output."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PidTracker", "ProcessTracker", "SystemTracker"]
 
-#: A first line that is nearer than so many seconds has no row, as on the grid of all trackers.
-_ROOM = 0.05
-
 
 class _Printer:
-    """A blocking loop that writes a CSV row at each interval."""
+    """A blocking loop that writes one CSV row per interval."""
 
     _pid: Optional[int] = None
 
@@ -35,60 +32,53 @@ class _Printer:
         self.interval = interval
         self.cycle = 0
         self.start_time = time.time() if start_time is None else start_time
-        self._children = children
         self._meter: Optional[_native.Meter] = None
         try:
-            self._meter = _native.Meter(self._pid, self._children, self.interval)
+            self._meter = _native.Meter(self._pid, children, interval)
         except ProcessLookupError:
             self.status = "exited"
-        self._stats: Optional[dict[str, Any]] = self._look()
+        self._stats: Optional[dict[str, Any]] = self._read()
         if autostart:
             time.sleep(max(0.0, self.start_time - time.time()))
             self.start_tracking(output_file)
 
-    def _look(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, Any]:
         raise NotImplementedError
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Totals so far, of the constructor or the last row; read when asked for, since that costs more than a row."""
+        """Totals at the constructor call or after the last row. They are read on first access."""
         if self._stats is None:
-            self._stats = self._look()
+            self._stats = self._read()
         return self._stats
 
     def __call__(self) -> None:
-        """Does nothing: the loop runs in the constructor, or by `start_tracking`."""
+        """Has no effect: the loop runs in the constructor or in `start_tracking`."""
 
     def diff_stats(self) -> dict[str, Any]:
-        """The row from the last look to now."""
+        """The row from the previous sample to now."""
         if self._meter is None:
-            raise ProcessLookupError(f"process {self._pid} had ended before it was looked at")
+            raise ProcessLookupError(f"process {self._pid} ended before its first sample")
         self.cycle += 1
         self._stats = None
         return self._meter.row()
 
     def start_tracking(self, output_file: Optional[str] = None, print_header: bool = True) -> None:
-        """Writes a row at each interval to a file or standard output, until the process ends."""
+        """Write one row per interval to a file or standard output, until the process ends."""
         from .helpers import render_csv_row
 
         file: BinaryIO = open(output_file, "wb") if output_file else _standard_output()
-        # A class with rows of its own has a header only once there is one of them.
-        is_ours = getattr(self.diff_stats, "__func__", None) is _Printer.diff_stats
-        names = self._header if is_ours or self.status != "running" else []
+        # The columns of a subclass with its own rows are known only after its first row.
+        is_overridden = getattr(self.diff_stats, "__func__", None) is not _Printer.diff_stats
+        names = [] if is_overridden and self.status == "running" else self._header
         try:
             if print_header and names:
                 file.write(render_csv_row(names))
                 file.flush()
-            first = time.monotonic() + self.start_time - time.time()
-            line = 0
-            if self._meter is not None and not self._has_ended():
-                # What was used before is in no row.
-                self._meter.start_anew()
+            if self._meter is not None:
+                self._meter.begin(self.start_time)
             while self.status == "running":
-                # A line that has passed is skipped, not queued; so is a first one that is too near.
-                passed = time.monotonic() - first + (0 if line else min(_ROOM, self.interval))
-                line = max(line, int(passed // self.interval)) + 1
-                if self._wait(first + self.interval * line):
+                if self._wait():
                     self.status = "exited"
                 row = self.diff_stats()
                 if not names:
@@ -106,20 +96,22 @@ class _Printer:
         table = "system_metrics" if self._pid is None else "process_metrics"
         return [metric["column"] for metric in _native.metrics() if metric["table"] in ("timestamp", table)]
 
-    def _wait(self, until: float) -> bool:
-        """Sleeps; whether the process has ended meanwhile."""
-        while (left := until - time.monotonic()) > 0:
+    def _wait(self) -> bool:
+        """Sleep until the next row is due or the process has ended, and return whether it has ended."""
+        if self._meter is None:
+            return True
+        due = time.monotonic() + self._meter.seconds_to_next_row()
+        while not self._meter.has_ended():
+            left = due - time.monotonic()
+            if left <= 0:
+                return False
+            # Short sleeps, to notice the end of the process. Python handles signals in between.
             time.sleep(min(left, 0.1))
-            if self._has_ended():
-                return True
-        return self._has_ended()
-
-    def _has_ended(self) -> bool:
-        return self._meter is None or self._meter.has_ended()
+        return True
 
 
 class ProcessTracker(_Printer):
-    """Rows of a process and its descendants, printed as CSV until it ends.
+    """Print the usage of a process and its descendants as CSV until the process ends.
 
     >>> tracker = ProcessTracker(autostart=False)
     >>> tracker.diff_stats()["memory"] > 0
@@ -143,12 +135,12 @@ class ProcessTracker(_Printer):
         self.children = bool(children)
         self._init(start_time, interval, self.children, autostart, output_file or csv_file_path)
 
-    def _look(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, Any]:
         return self.get_process_stats(self.pid, self.children)
 
 
 class PidTracker(ProcessTracker):
-    """The old name of `ProcessTracker`."""
+    """Deprecated name of `ProcessTracker`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         import warnings
@@ -162,7 +154,7 @@ class PidTracker(ProcessTracker):
 
 
 class SystemTracker(_Printer):
-    """Rows of the machine, printed as CSV until interrupted.
+    """Print the usage of the machine as CSV until interrupted.
 
     >>> SystemTracker(autostart=False).diff_stats()["memory_used"] > 0
     True
@@ -181,12 +173,12 @@ class SystemTracker(_Printer):
         _, self.get_system_stats = get_tracker_implementation()
         self._init(start_time, interval, False, autostart, output_file or csv_file_path)
 
-    def _look(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, Any]:
         return self.get_system_stats()
 
 
-class _AsText:
-    """Standard output where something else than a file has taken its place."""
+class _TextOutput:
+    """Writes rows to a `sys.stdout` that a program has replaced by a text stream."""
 
     def write(self, line: bytes) -> None:
         sys.stdout.write(line.decode())
@@ -196,6 +188,6 @@ class _AsText:
 
 
 def _standard_output() -> Any:
-    # What was printed before stands before.
+    # Flush text that was printed earlier, so that it stays above the rows.
     sys.stdout.flush()
-    return getattr(sys.stdout, "buffer", None) or _AsText()
+    return getattr(sys.stdout, "buffer", None) or _TextOutput()

@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs no network."""
+"""The report: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Report", "round_memory"]
 
 
 def round_memory(mb: float) -> int:
-    """Memory in MB, rounded up to 128, 256, 512, 1024, 2048, then to whole GB.
+    """Round memory in MB up to 128, 256, 512, 1024, 2048, then to whole GB.
 
     >>> round_memory(mb=530)
     1024
@@ -25,7 +25,7 @@ def round_memory(mb: float) -> int:
 
 
 class Report(str):
-    """A page of HTML that is also a plain string.
+    """An HTML page as a string.
 
     >>> Report("<p>x</p>").upper()
     '<P>X</P>'
@@ -34,12 +34,12 @@ class Report(str):
     __slots__ = ()
 
     def save(self, filepath: Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]) -> Report:
-        """Writes the page to a file, whole or not at all."""
+        """Write the page to a file atomically."""
         _native.save_text(self, os.fsdecode(filepath))
         return self
 
     def browse(self) -> Report:
-        """Shows the page in the browser, from a temporary file that stays for the browser to read."""
+        """Open the page in the browser. Its temporary file stays, since the browser may read it later."""
         import tempfile
         import webbrowser
 
@@ -51,7 +51,7 @@ class Report(str):
         return self
 
     def _repr_html_(self) -> str:
-        # A page within a page: framed, so that neither's styles reach the other.
+        # In a frame, so that the styles of page and notebook do not mix.
         from html import escape
 
         return f'<iframe srcdoc="{escape(self, quote=True)}" width="100%" height="700" frameborder="0"></iframe>'

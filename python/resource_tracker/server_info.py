@@ -1,4 +1,4 @@
-"""The machine we run on: its size, and what a container lets us use of it."""
+"""Size of this machine, and the limits of the container."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["get_gpu_info", "get_server_info", "get_total_memory_mb"]
 
 
 def get_server_info() -> dict[str, Any]:
-    """Operating system, CPUs, memory, GPUs, and the limits of the container if there is one.
+    """Return operating system, CPUs, memory, GPUs, and the limits of the container if there is one.
 
     >>> get_server_info()["vcpus"] >= 1
     True
@@ -21,7 +21,7 @@ def get_server_info() -> dict[str, Any]:
 
 
 def get_total_memory_mb() -> float:
-    """Memory of the machine in MB, to two decimals.
+    """Return the memory of the machine in MB, to two decimals.
 
     >>> get_total_memory_mb() > 64
     True
@@ -31,7 +31,7 @@ def get_total_memory_mb() -> float:
 
 
 def get_gpu_info() -> dict[str, Any]:
-    """The part of `get_server_info` that is about GPUs.
+    """Return the GPU entries of `get_server_info`.
 
     >>> sorted(get_gpu_info())
     ['gpu_count', 'gpu_memory_mb', 'gpu_name', 'gpu_names']

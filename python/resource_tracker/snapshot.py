@@ -1,4 +1,4 @@
-"""A snapshot that others keep for us: a dict to look into, and small and quick as long as nobody does."""
+"""A snapshot for storage as an artifact: a dict that stays gzipped until its first access."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 __all__ = ["Snapshot"]
 
 
-def _read_first(method: Callable[..., Any]) -> Any:
-    """A method of dict that sees all keys."""
+def _unpack_first(method: Callable[..., Any]) -> Any:
+    """Wrap a method of dict so that the snapshot is unpacked first."""
 
-    def of_all(self: Snapshot, *arguments: Any, **named: Any) -> Any:
-        return method(self._read(), *arguments, **named)
+    def unpacked(self: Snapshot, *arguments: Any, **named: Any) -> Any:
+        return method(self._unpack(), *arguments, **named)
 
-    of_all.__name__ = method.__name__
-    of_all.__doc__ = method.__doc__
-    return of_all
+    unpacked.__name__ = method.__name__
+    unpacked.__doc__ = method.__doc__
+    return unpacked
 
 
 class Snapshot(dict):  # type: ignore[type-arg]
-    """What `ResourceTracker.snapshot()` gives, read from gzipped JSON when it is first looked into.
+    """The dict of `ResourceTracker.snapshot()`, unpacked from gzipped JSON on first access.
 
-    A day of samples is millions of Python objects as a dict, and some MB like this.
+    A day of samples is millions of Python objects as a dict, and a few MB as gzipped JSON.
 
     >>> from resource_tracker import ResourceTracker
     >>> with ResourceTracker(interval=0.05) as tracker:
@@ -44,53 +44,53 @@ class Snapshot(dict):  # type: ignore[type-arg]
     """
 
     def __init__(self, packed: bytes, metadata: dict[str, Any]) -> None:
-        # Never empty: C code takes a dict of no keys for what it is.
+        # Never empty: C code does not call the overridden methods, and treats a dict without keys as empty.
         super().__init__(metadata=metadata)
-        #: Gzipped JSON; None once it was read, since what was read may have been changed.
+        #: Gzipped JSON; None after the first access, since the dict may have changed.
         self.packed: Optional[bytes] = packed
 
     @classmethod
     def of(cls, tracker: ResourceTracker) -> Snapshot:
-        """All that a tracker has recorded."""
+        """Pack the recording of a tracker."""
         session = tracker._session
         return cls(session.packed(), {"start_time": session.start_time, "stop_time": session.stop_time})
 
-    def _read(self) -> Snapshot:
+    def _unpack(self) -> Snapshot:
         if self.packed is not None:
             packed, self.packed = self.packed, None
             dict.update(self, json.loads(gzip.decompress(packed)))
         return self
 
     def __eq__(self, other: object) -> bool:
-        return dict.__eq__(self._read(), other._read() if isinstance(other, Snapshot) else other)
+        return dict.__eq__(self._unpack(), other._unpack() if isinstance(other, Snapshot) else other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     __hash__ = None
-    __contains__ = _read_first(dict.__contains__)
-    __delitem__ = _read_first(dict.__delitem__)
-    __getitem__ = _read_first(dict.__getitem__)
-    __ior__ = _read_first(dict.__ior__)
-    __iter__ = _read_first(dict.__iter__)
-    __len__ = _read_first(dict.__len__)
-    __or__ = _read_first(dict.__or__)
-    __repr__ = _read_first(dict.__repr__)
-    __reversed__ = _read_first(dict.__reversed__)
-    __ror__ = _read_first(dict.__ror__)
-    __setitem__ = _read_first(dict.__setitem__)
-    clear = _read_first(dict.clear)
-    get = _read_first(dict.get)
-    items = _read_first(dict.items)
-    keys = _read_first(dict.keys)
-    pop = _read_first(dict.pop)
-    popitem = _read_first(dict.popitem)
-    setdefault = _read_first(dict.setdefault)
-    update = _read_first(dict.update)
-    values = _read_first(dict.values)
+    __contains__ = _unpack_first(dict.__contains__)
+    __delitem__ = _unpack_first(dict.__delitem__)
+    __getitem__ = _unpack_first(dict.__getitem__)
+    __ior__ = _unpack_first(dict.__ior__)
+    __iter__ = _unpack_first(dict.__iter__)
+    __len__ = _unpack_first(dict.__len__)
+    __or__ = _unpack_first(dict.__or__)
+    __repr__ = _unpack_first(dict.__repr__)
+    __reversed__ = _unpack_first(dict.__reversed__)
+    __ror__ = _unpack_first(dict.__ror__)
+    __setitem__ = _unpack_first(dict.__setitem__)
+    clear = _unpack_first(dict.clear)
+    get = _unpack_first(dict.get)
+    items = _unpack_first(dict.items)
+    keys = _unpack_first(dict.keys)
+    pop = _unpack_first(dict.pop)
+    popitem = _unpack_first(dict.popitem)
+    setdefault = _unpack_first(dict.setdefault)
+    update = _unpack_first(dict.update)
+    values = _unpack_first(dict.values)
 
     def copy(self) -> dict[str, Any]:
-        """A plain dict."""
+        """Return a plain dict."""
         return dict(self.items())
 
     def __reduce__(self) -> tuple[Any, ...]:

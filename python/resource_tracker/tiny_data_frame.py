@@ -1,4 +1,4 @@
-"""A table without dependencies: columns of numbers stay native until a list is asked for."""
+"""A data frame without dependencies. Columns of numbers stay native until they are accessed as lists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["StatSpec", "TinyDataFrame"]
 
 
 class StatSpec:
-    """One figure over a column: which, by what, under which name, to how many decimals.
+    """A statistic of a column: aggregate function, optional name, optional number of decimals.
 
     >>> StatSpec("cpu", max, round=2)
     StatSpec(column='cpu', agg=<built-in function max>, agg_name=None, round=2)
@@ -40,7 +40,7 @@ class StatSpec:
 
     @property
     def name(self) -> str:
-        """What the figure is called: as was said, or as its function is."""
+        """Name of the statistic: `agg_name`, or the name of the function."""
         return self.agg_name or str(getattr(self.agg, "__name__", self.agg))
 
     def _fields(self) -> tuple[str, Callable[[list[Any]], Any], Optional[str], Optional[int]]:
@@ -58,7 +58,7 @@ class StatSpec:
 
 
 class TinyDataFrame:
-    """Rows and columns of any Python values, or of numbers that are kept outside of Python.
+    """Rows and columns of any Python values; columns of numbers are stored natively.
 
     >>> df = TinyDataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})
     >>> df
@@ -85,7 +85,7 @@ class TinyDataFrame:
         if (data is None) == (csv_file_path is None):
             raise AssertionError("give either data or csv_file_path, not both")
         self._columns: dict[str, _Stored] = {}
-        #: Columns whose floats are whole numbers, which files have without a point.
+        #: Columns of whole numbers, which CSV files write without a decimal point.
         self._whole: set[str] = set()
         if csv_file_path is not None:
             columns, whole = _read_with_retries(os.fsdecode(csv_file_path), retries, retry_delay)
@@ -115,7 +115,7 @@ class TinyDataFrame:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns, in order."""
+        """Column names, in order."""
         return list(self._columns)
 
     def __len__(self) -> int:
@@ -127,13 +127,13 @@ class TinyDataFrame:
         except KeyError:
             raise KeyError(f"Column '{name}' not found") from None
         if not isinstance(column, list):
-            # From here on the list is the column: what is changed in it stays changed.
+            # The list replaces the native column, so that changes to the list are kept.
             column = self._columns[name] = column.to_list()
         return column
 
     def _row(self, index: int) -> dict[str, Any]:
         if not -len(self) <= index < len(self):
-            raise IndexError(f"there is no row {index}: the frame has {len(self)} rows")
+            raise IndexError(f"row index {index} out of range: the frame has {len(self)} rows")
         return {
             name: column[index] if isinstance(column, list) else column.get(index)
             for name, column in self._columns.items()
@@ -184,7 +184,7 @@ class TinyDataFrame:
         return self[max(len(self) - max(n, 0), 0) :]  # type: ignore[no-any-return]
 
     def rename(self, columns: Mapping[str, str]) -> TinyDataFrame:
-        """Gives columns other names, in place.
+        """Rename columns in place.
 
         >>> TinyDataFrame({"a": [1]}).rename({"a": "b"}).columns
         ['b']
@@ -194,13 +194,13 @@ class TinyDataFrame:
                 raise KeyError(f"Column '{name}' not found")
         renamed = [columns.get(name, name) for name in self._columns]
         if len(set(renamed)) < len(renamed):
-            raise ValueError("two columns would have one name")
+            raise ValueError("two columns would have the same name")
         self._whole = {columns.get(name, name) for name in self._whole}
         self._columns = dict(zip(renamed, self._columns.values()))
         return self
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """All rows as dicts.
+        """Return the rows as a list of dicts.
 
         >>> TinyDataFrame({"a": [1, 2]}).to_dict()
         [{'a': 1}, {'a': 2}]
@@ -209,7 +209,7 @@ class TinyDataFrame:
         return [dict(zip(self._columns, row)) for row in zip(*lists)]
 
     def to_csv(self, csv_file_path: Optional[_Path] = None, quote_strings: bool = True) -> Optional[str]:
-        r"""CSV, as text or into a file.
+        r"""Return the frame as CSV text, or write it to a file.
 
         >>> TinyDataFrame({"a": [1, None], "b": ["x", "y"]}).to_csv()
         '"a","b"\n1,"x"\n,"y"\n'
@@ -221,7 +221,7 @@ class TinyDataFrame:
             text = "".join(self._lines(quote_strings))
         if csv_file_path is None:
             return text
-        # Names of files may hold what is no character, and no file takes.
+        # File names may contain surrogates, which cannot be encoded in UTF-8.
         _native.save_text(text.encode(errors="backslashreplace").decode(), os.fsdecode(csv_file_path))
         return None
 
@@ -230,11 +230,11 @@ class TinyDataFrame:
             yield ",".join(_cell(name, quote_strings, False) for name in self._columns) + "\n"
         for row in self:
             cells = [_cell(value, quote_strings, name in self._whole) for name, value in row.items()]
-            # A line without anything on it would not be read as a row.
+            # An empty line would not be read as a row.
             yield (",".join(cells) or '""') + "\n"
 
     def stats(self, specs: Sequence[StatSpec]) -> dict[str, dict[str, Any]]:
-        """Figures by column and name; cells that were not measured do not count."""
+        """Return statistics by column and name. Cells that were not measured are left out."""
         stats: dict[str, dict[str, Any]] = {}
         for spec in specs:
             measured = [value for value in self._values(spec.column) if value is not None]
@@ -245,23 +245,23 @@ class TinyDataFrame:
         return stats
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The Arrow PyCapsule interface, which polars, pyarrow and others read; no Python object per cell."""
+        """Export through the Arrow PyCapsule interface (polars, pyarrow and others), without an object per cell."""
         return _native.arrow_stream(self._columns)
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table`; needs pyarrow."""
+        """Convert to a `pyarrow.Table`; needs pyarrow."""
         import pyarrow
 
         return pyarrow.table(self)
 
     def to_polars(self) -> Any:
-        """A `polars.DataFrame`; needs polars."""
+        """Convert to a `polars.DataFrame`; needs polars."""
         import polars
 
         return polars.DataFrame(self)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`, NaN where nothing was measured; needs pandas."""
+        """Convert to a `pandas.DataFrame`, with NaN where nothing was measured; needs pandas."""
         import numpy
         import pandas
 
@@ -281,7 +281,7 @@ class TinyDataFrame:
             return "Empty dataframe"
         shown = [list(map(_shown, row.values())) for row in self.head(10)]
         names = list(map(_shown, self._columns))
-        to_right = [_is_of_numbers([row[name] for row in self.head(10)]) for name in self._columns]
+        to_right = [_is_numeric([row[name] for row in self.head(10)]) for name in self._columns]
         widths = [max(len(name), *(len(row[at]) for row in shown)) for at, name in enumerate(names)]
 
         def line(cells: list[str]) -> str:
@@ -315,7 +315,7 @@ class TinyDataFrame:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "_data" in state:
-            # A frame of the original package keeps lists beside their names.
+            # The pickle format of the original package.
             state = {"_columns": dict(zip(state["columns"], state["_data"])), "_whole": set()}
         self.__dict__.update(state)
 
@@ -329,24 +329,24 @@ def _shown(value: Any) -> str:
         return ""
     try:
         return str(value)
-    except Exception:  # a value that cannot show itself must not keep the others from it
+    except Exception:  # one broken `__str__` must not hide the other values
         return f"<{type(value).__name__}>"
 
 
-def _is_of_numbers(values: list[Any]) -> bool:
+def _is_numeric(values: list[Any]) -> bool:
     known = [value for value in values if value is not None]
     return bool(known) and all(not isinstance(value, bool) and _as_number(value) is not None for value in known)
 
 
 def _as_number(value: Any) -> Union[int, float, None]:
-    """As a number of Python's own: numpy's are no `int`, and those that are a `float` show their type."""
-    # By the type: a class among the cells has the methods of its numbers and is none.
+    """Convert to a Python number: numpy integers are not `int`, and numpy floats print their type."""
+    # Test the type of the value: a class as a cell has these methods too, but is not a number.
     kind = type(value)
     try:
         if hasattr(kind, "__index__"):
             return operator.index(value)
         return float(value) if hasattr(kind, "is_integer") else None
-    except Exception:  # what cannot say its number is shown as it is
+    except Exception:  # a value without a number is shown as text
         return None
 
 

@@ -1,4 +1,4 @@
-"""The tracker of a program, in its background."""
+"""Track a program in the background."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _METHODS = (None, "fork", "spawn", "forkserver")
 
 
 def mean(values: Sequence[float]) -> Optional[float]:
-    """The plain mean; None of nothing."""
+    """Return the arithmetic mean; None for an empty list."""
     return sum(values) / len(values) if values else None
 
 
 def duration(values: Sequence[float]) -> Optional[float]:
-    """From the smallest to the largest; None of nothing."""
+    """Return the largest value minus the smallest; None for an empty list."""
     return max(values) - min(values) if values else None
 
 
-#: The default statistics. Passed to `stats`, they are computed as the rows come: by length of row, with the true peak.
+#: The default statistics. The core computes them: means weighted by the length of rows, and peaks between rows.
 DEFAULT_STATS: list[StatSpec] = [
     *(
         StatSpec(f"process_{column}", agg, round=2)
@@ -51,7 +51,7 @@ DEFAULT_STATS: list[StatSpec] = [
 
 
 def _is_default(specs: list[StatSpec]) -> bool:
-    """Whether this is the default list, also with the functions that the original's has."""
+    """Return whether this is the default list, of this package or of the original one."""
 
     def key(spec: StatSpec) -> tuple[Any, ...]:
         agg: Any = spec.agg
@@ -65,18 +65,18 @@ def _is_default(specs: list[StatSpec]) -> bool:
     given = specs[-1]
     if (given.column, given.name, given.round) != (last.column, last.name, last.round):
         return False
-    # The original has a lambda here, which equals no other: what it does says what it is.
+    # The original package has a lambda here, and lambdas are never equal: compare a result instead.
     try:
         return bool(given.agg([1.0, 3.5]) == 2.5)
-    except Exception:  # made for something else than two numbers, so none of ours
+    except Exception:  # not a function of two numbers, so not the default
         return False
 
 
 class ResourceTracker:
-    """What this program (or process `pid`) and the machine use, recorded in the background.
+    """Record the usage of this process (or of process `pid`) and of the machine in the background.
 
-    Sampling runs in a native thread that never takes the interpreter's lock; with a `method` it runs in a process of
-    its own, which goes on recording when this one is killed.
+    Sampling runs in a native thread that never takes the GIL. With `method` "fork", "spawn" or "forkserver" it runs in
+    a separate process, which goes on recording if this process is killed.
 
     >>> tracker = ResourceTracker(interval=0.05)
     >>> tracker.wait_for_samples(2)
@@ -135,7 +135,7 @@ class ResourceTracker:
             )
             if is_on
         ]
-        # When nobody holds the tracker any more, and at the interpreter's end at the latest.
+        # Runs when the tracker is garbage collected, at the latest at interpreter exit.
         self._finalizer: weakref.finalize[[], ResourceTracker] = weakref.finalize(self, session.remove_files)
 
     def _settings(self) -> dict[str, Any]:
@@ -152,20 +152,20 @@ class ResourceTracker:
         }
 
     def start(self) -> None:
-        """Starts recording, by the attributes as they are now; an error when it runs already, or has been stopped."""
+        """Start recording with the current attributes. RuntimeError if the tracker is running or was stopped."""
         if self.state is None and (wanted := self._settings()) != self._session.settings:
             self._adopt(_session(**wanted))
         self._session.start()
         workers = sys.modules.get("multiprocessing.process")
         if workers is not None and workers.parent_process() is not None:
-            # Workers end without the interpreter's end.
+            # Worker processes of multiprocessing skip `atexit`.
             from multiprocessing.util import Finalize
 
             Finalize(self, self._finalizer, exitpriority=0)
         self._warn()
 
     def stop(self) -> None:
-        """Makes the last row and ends the sampler; the data stay. Once more does nothing."""
+        """Take the last sample and stop the sampler. The data stay. Calling it again has no effect."""
         was_running = self.running
         self._session.stop()
         self._warn()
@@ -173,7 +173,7 @@ class ResourceTracker:
             _log("debug", "Resource tracker stopped with %d samples", self.n_samples)
 
     def cleanup(self) -> None:
-        """Stops, and removes temporary files: the default statistics stay, rows do not."""
+        """Stop and remove temporary files. The default statistics stay, the rows do not."""
         self._session.remove_files()
         self._warn()
 
@@ -196,42 +196,42 @@ class ResourceTracker:
 
     @property
     def running(self) -> bool:
-        """Whether samples are taken."""
+        """Whether the tracker is recording."""
         return self._session.running
 
     @property
     def state(self) -> Optional[str]:
-        """`running`, `exited` when the tracked process has ended, or `stopped`; None before the start."""
+        """`running`, `exited` (the tracked process has ended) or `stopped`; None before the start."""
         return self._session.state
 
     @property
     def n_samples(self) -> int:
-        """Samples so far."""
+        """Number of samples so far."""
         return self._session.rows
 
     @property
     def start_time(self) -> Optional[float]:
-        """When the baseline was read, Unix seconds."""
+        """Unix time of the baseline."""
         return self._session.start_time
 
     @property
     def stop_time(self) -> Optional[float]:
-        """When recording was stopped, Unix seconds."""
+        """Unix time of the stop."""
         return self._session.stop_time
 
     @property
     def process_metrics(self) -> TinyDataFrame:
-        """A row per sample of the tracked process and its descendants."""
+        """Samples of the tracked process and its descendants, one per row."""
         return self._table("process_metrics")
 
     @property
     def system_metrics(self) -> TinyDataFrame:
-        """A row per sample of the machine."""
+        """Samples of the machine, one per row."""
         return self._table("system_metrics")
 
     @property
     def extra_metrics(self) -> TinyDataFrame:
-        """What goes beyond the two tables above: peaks, pressure, limits, our own cost, every GPU."""
+        """Further columns: peaks, pressure, limits, the cost of the tracker, each GPU."""
         return self._table("extra_metrics")
 
     def _table(self, name: str) -> TinyDataFrame:
@@ -241,19 +241,19 @@ class ResourceTracker:
 
     @property
     def server_info(self) -> Optional[dict[str, Any]]:
-        """The machine, and whether it seems to be this job's alone; None when it is not to be looked at."""
+        """Facts about the machine, and whether the job seems to have it alone; None if discovery is off."""
         return self._session.server_info()
 
     @property
     def cloud_info(self) -> Optional[dict[str, Any]]:
-        """The cloud; None when it is not to be looked for, or not found out yet."""
+        """Cloud vendor, instance type and region; None if discovery is off or unfinished."""
         return self._session.cloud_info()
 
     def wait_for_samples(self, n: int = 1, timeout: float = 5) -> None:
-        """Returns when there are `n` samples; an error when the time is up, or when no more will come."""
+        """Wait for `n` samples. RuntimeError after `timeout` seconds, or at once if the tracker has stopped."""
         began = time.monotonic()
         while (pause := self._session.wait_on(n, time.monotonic() - began, timeout)) is not None:
-            # Python's own sleep, so that signals and cooperative threads get their turn.
+            # `time.sleep` lets signal handlers and cooperative threads run.
             time.sleep(pause)
 
     def get_combined_metrics(
@@ -263,12 +263,12 @@ class ResourceTracker:
         system_prefix: Optional[str] = None,
         process_prefix: Optional[str] = None,
     ) -> TinyDataFrame:
-        """Both tables side by side, in bytes and with names for people on demand."""
+        """Return both tables joined by sample, optionally in bytes or with human-readable column names."""
         columns = self._session.combined(bool(bytes), bool(human_names), system_prefix, process_prefix)
         return TinyDataFrame._of(dict(columns))
 
     def stats(self, specs: Iterable[StatSpec] = DEFAULT_STATS) -> dict[str, dict[str, Any]]:
-        """The default statistics, or any figures over the columns of the combined table."""
+        """Return the default statistics, or custom statistics of columns of the combined table."""
         specs = list(specs)
         if _is_default(specs):
             return self._session.stats()
@@ -278,14 +278,14 @@ class ResourceTracker:
         return rows.stats(specs)
 
     def recommend_resources(self, historical_stats: Sequence[dict[str, Any]] = ()) -> dict[str, int]:
-        """CPUs, memory (MB), GPUs and VRAM (MB) for the next run."""
+        """Recommend CPUs, memory (MB), GPUs and VRAM (MB) for the next run."""
         self.wait_for_samples(1, timeout=self.interval * 5)
         return self._session.recommend(historical_stats or ())
 
     def recommend_server(self, **kwargs: Any) -> Optional[dict[str, Any]]:
-        """The cheapest server that has what `recommend_resources` says; None when there is none.
+        """Return the cheapest server with the resources of `recommend_resources`; None if no server fits.
 
-        Keywords are filters, as of `get_recommended_cloud_servers`; `historical_stats` goes to the recommendation.
+        Keywords are filters of `get_recommended_cloud_servers`. `historical_stats` is passed to `recommend_resources`.
         """
         from .keeper import get_recommended_cloud_servers
 
@@ -304,9 +304,10 @@ class ResourceTracker:
         names: Optional[Mapping[str, str]] = None,
         requested: Optional[str] = None,
     ) -> Report:
-        """One HTML page: what ran, whether it had the right size, what it used, and what to run it on next time.
+        """Return the report as one HTML page: usage, sizing of this run and recommendation for the next.
 
-        `title` is what to call the run, `names` what else names it, and `requested` what it had asked for this time.
+        `title` is the name of the run, `names` are further identifiers, `requested` are the resources requested for
+        this run.
         """
         from .report import Report
 
@@ -316,7 +317,7 @@ class ResourceTracker:
         return Report(self._session.report(integration, history, bool(status_failed), title, named, requested))
 
     def snapshot(self) -> dict[str, Any]:
-        """All of the recording as it is now, as a dict that JSON can hold."""
+        """Return the recording so far as a dict that can be written as JSON."""
         import json
 
         snapshot: dict[str, Any] = json.loads(self.dumps())
@@ -324,7 +325,7 @@ class ResourceTracker:
 
     @classmethod
     def from_snapshot(cls, snapshot: dict[str, Any]) -> ResourceTracker:
-        """A tracker that has recorded what a snapshot holds."""
+        """Load a snapshot as a stopped tracker."""
         import json
 
         from .snapshot import Snapshot
@@ -338,18 +339,17 @@ class ResourceTracker:
         return cls.loads(text)
 
     def dumps(self) -> str:
-        """The snapshot as JSON."""
+        """Return the snapshot as JSON text."""
         return self._session.dumps()
 
     @classmethod
     def loads(cls, s: Union[str, bytes, bytearray]) -> ResourceTracker:
-        """A tracker that has recorded what a snapshot's JSON holds."""
-        if isinstance(s, (bytes, bytearray)):
-            return cls._of(_native.Session.unpack(bytes(s)))
-        return cls._of(_native.Session.loads(s))
+        """Load a snapshot from JSON text, or gzipped JSON as bytes, as a stopped tracker."""
+        packed = s.encode() if isinstance(s, str) else bytes(memoryview(s))
+        return cls._of(_native.Session.unpack(packed))
 
     def dump(self, file: Union[_Path, BinaryIO]) -> None:
-        """The snapshot as a gzipped file, whole or not at all; or into one that is open."""
+        """Write the snapshot as gzipped JSON, atomically to a path or to an open file."""
         if hasattr(file, "write"):
             file.write(self._session.packed())
         else:
@@ -357,14 +357,14 @@ class ResourceTracker:
 
     @classmethod
     def load(cls, file: Union[_Path, BinaryIO]) -> ResourceTracker:
-        """A tracker that has recorded what a snapshot's file holds, by its path or opened."""
+        """Load a snapshot from a path or an open file as a stopped tracker."""
         if hasattr(file, "read"):
             return cls.loads(file.read())
         return cls._of(_native.Session.load(os.fsdecode(file)))
 
     @classmethod
     def _of(cls, session: _native.Session) -> ResourceTracker:
-        # A class made of this one has attributes of its own to set.
+        # A subclass with its own constructor must run it.
         tracker = cls.__new__(cls) if cls.__init__ is ResourceTracker.__init__ else cls(autostart=False)
         tracker._adopt(session)
         return tracker
@@ -372,12 +372,12 @@ class ResourceTracker:
 
 def _session(*, method: Optional[str], **settings: Any) -> _native.Session:
     if method not in _METHODS:
-        raise ValueError(f"cannot find context for {method!r}; known are 'fork', 'spawn' and 'forkserver'")
-    return _native.Session(method=method, companion=None if method is None else _companion(), **settings)
+        raise ValueError(f"cannot find context for {method!r}; use None, 'fork', 'spawn' or 'forkserver'")
+    return _native.Session(method=method, sidecar=None if method is None else _sidecar(), **settings)
 
 
-def _companion() -> str:
-    """The command that came with this package: where its wheel put it, else the first on PATH."""
+def _sidecar() -> str:
+    """Return the path of the command installed by this package's wheel, else of the first one on PATH."""
     from importlib import metadata
 
     try:
@@ -392,19 +392,19 @@ def _companion() -> str:
 
     found = shutil.which("resource-tracker")
     if found is None:
-        raise RuntimeError("a `method` needs the command `resource-tracker`, which is not installed")
+        raise RuntimeError("`method` needs the command `resource-tracker`, which is not installed")
     return found
 
 
 def _log(level: str, message: str, *arguments: Any) -> None:
     try:
-        # Imported when there is something to say: it takes longer than all else together.
+        # Imported on demand: the import takes longer than starting a tracker.
         import logging
-    except Exception:  # a host may have no descriptor left, or no library: no reason to fail it
+    except Exception:  # a host process without free file descriptors must not fail here
         return
 
     logger = logging.getLogger("resource_tracker")
     if not logger.handlers:
-        # What no handler takes, Python prints.
+        # Without a handler Python prints warnings to stderr.
         logger.addHandler(logging.NullHandler())
     getattr(logger, level)(message, *arguments)

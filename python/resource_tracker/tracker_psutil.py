@@ -1,4 +1,4 @@
-"""Single looks at a process or the machine as every system can be asked; psutil is not needed."""
+"""Single readings of a process or the machine on any operating system; psutil is not needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["get_process_stats", "get_system_stats"]
 
 
 def get_process_stats(pid: Optional[int] = None, children: bool = True) -> dict[str, Any]:
-    """Totals so far of a process (this one by default) and, with `children`, of its descendants.
+    """Return the totals so far of a process (this one by default) and, with `children`, of its descendants.
 
     >>> stats = get_process_stats()
     >>> stats["memory"] > 0
@@ -24,7 +24,7 @@ def get_process_stats(pid: Optional[int] = None, children: bool = True) -> dict[
 
 
 def get_system_stats() -> dict[str, Any]:
-    """Levels of the machine and totals since it was started, disk by disk and mount by mount.
+    """Return the current levels of the machine and its totals since boot, by disk and by mount point.
 
     >>> sorted(get_system_stats())[:3]
     ['disk_space_free_gb', 'disk_space_total_gb', 'disk_space_used_gb']

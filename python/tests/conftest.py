@@ -1,4 +1,4 @@
-"""What the tests share: a home of their own, no network, and programs that run in processes of their own."""
+"""Shared by all tests: a separate home folder, no network, and programs run in separate processes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from resource_tracker import ResourceTracker
 
 os.environ["RESOURCE_TRACKER_OFFLINE"] = "1"
 
-#: Columns of the two tables, as the contract has them.
+#: Columns of the two tables.
 PROCESS = "timestamp pid children utime stime cpu_usage memory read_bytes write_bytes gpu_usage gpu_vram gpu_utilized"
 SYSTEM = (
     "timestamp processes utime stime cpu_usage memory_free memory_used memory_buffers memory_cached memory_active "
@@ -23,7 +26,7 @@ SYSTEM = (
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home, a data folder and a temporary folder that nobody else uses."""
+    """Home, data and temporary folders of this test alone."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -35,12 +38,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def scratch(home: Path) -> Path:
-    """Where temporary files go."""
+    """The temporary folder."""
     return home / "scratch"
 
 
 def run_program(text: str, *arguments: str, timeout: float = 60) -> str:
-    """Runs a program in an interpreter of its own; what it printed."""
+    """Run a program in a new interpreter and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(text), *arguments],
         capture_output=True,
@@ -52,7 +55,7 @@ def run_program(text: str, *arguments: str, timeout: float = 60) -> str:
 
 
 def run_with_mount(mount: str, text: str, *arguments: str) -> str:
-    """The same in a view of the files of its own, after a `mount` there."""
+    """Run a program like `run_program`, in a mount namespace with one more mount."""
     line = f'mount {mount} && exec "$@"'
     program = [sys.executable, "-c", textwrap.dedent(text), *arguments]
     command = ["unshare", "--map-root-user", "--mount", "sh", "-c", line, "sh", *program]
@@ -62,7 +65,7 @@ def run_with_mount(mount: str, text: str, *arguments: str) -> str:
 
 
 class Stalls:
-    """For how long the machine let nobody run, as one sees who wants nothing but to wake up in time."""
+    """Measures how long the machine ran no process at all, by a process that only sleeps and wakes up."""
 
     PROGRAM = """
         import select, sys, time
@@ -84,5 +87,22 @@ class Stalls:
         self.stalled_s = float(self._beside.communicate(b"end")[0])
 
 
-#: With the folder for temporary files on a disk of its own, which 64 kB fill.
+#: Mounts a file system of 64 kB on the temporary folder.
 SMALL_DISK = '-t tmpfs -o size=64k small "$TMPDIR"'
+
+#: CPU time of the recorded work; wall time is longer on a busy machine.
+SPENT: list[float] = []
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Iterator[ResourceTracker]:
+    """A recording of at least half a second of work and five rows."""
+    tracker = ResourceTracker(interval=0.1)
+    before = time.process_time()
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end or tracker.n_samples < 5:
+        sum(range(1000))
+    SPENT.append(time.process_time() - before)
+    tracker.stop()
+    yield tracker
+    tracker.cleanup()

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Builds the wheel, installs it into a fresh environment for each Python there is, and tests what was installed.
+# Builds the wheel, installs it into a virtual environment for each Python version, and tests the installed package.
 #
 #   python/tests/run.sh [VENV_DIR] [PYTHON...]
 #
-# 3.11 must be there; others are tested as far as the machine has them, side by side since their tests mostly wait.
+# Python 3.11 is required. Other versions are tested if the machine has them, in parallel since their tests mostly wait.
 # RESOURCE_TRACKER_PROFILE=dev builds faster.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -14,7 +14,7 @@ mkdir -p "$venvs"
 wheels=$(mktemp -d)
 trap 'rm -r "$wheels"' EXIT
 
-# Where a Python is: on the path, or installed beside a shim that does not choose it.
+# Finds a Python on the path, or among the versions of pyenv if the shim does not select it.
 find_python() {
     shim=$(command -v "$1") || return 0
     for found in "$shim" "${shim%/*/*}"/versions/"${1#python}".*/bin/"$1"; do
@@ -32,8 +32,8 @@ check_sources() {
     (cd "$venvs" && "$1/bin/stubtest" --mypy-config-file "$root/pyproject.toml" resource_tracker)
 }
 
-# From elsewhere, so that the installed package is tested and not the source; what runs in the background ignores SIGINT,
-# which tests send.
+# From another folder, so that the installed package is tested and not the source. Background jobs ignore SIGINT, which
+# tests send, so its default is restored.
 run_tests() {
     venv=$1
     shift
@@ -46,10 +46,10 @@ for python in $pythons; do
     found=$(find_python "$python")
     if [ -z "$found" ]; then
         if [ "$python" = python3.11 ]; then
-            echo "error: python3.11 is needed for these tests" >&2
+            echo "error: these tests need python3.11" >&2
             exit 1
         fi
-        echo "$python: not here"
+        echo "$python: not installed"
         continue
     fi
     venv=$venvs/$python
@@ -69,7 +69,7 @@ for python in $pythons; do
     fi
 done
 
-# Accuracy is the system's Python's to show, whichever runs the tests: once is enough.
+# The accuracy tests run the system's Python, whichever version runs the tests, so once is enough.
 for python in $others; do
     run_tests "$venvs/$python" --ignore="$root/python/tests/test_accuracy.py" >"$wheels/$python.out" 2>&1 &
     echo $! >"$wheels/$python.pid"

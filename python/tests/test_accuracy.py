@@ -1,7 +1,7 @@
-"""Reported against true CPU time of jobs that a Python program runs between `ResourceTracker()` and `stop()`.
+"""Compares reported with true CPU time of jobs that run between `ResourceTracker()` and `stop()`.
 
-The truth is a cpuacct group that the test makes and that holds the program alone, which needs root and cgroup v1; a
-machine without them fails here instead of skipping.
+The true CPU time comes from a cpuacct cgroup that contains only the program. This needs root and cgroup v1; without
+them the tests fail instead of being skipped.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ PROGRAM = """
             return int(file.read()) / 1e9
 
     tracker = ResourceTracker(method=method)
-    # Not before: a companion is no part of the job.
+    # After the start: a sidecar is not part of the job.
     with open(f"{group}/cgroup.procs", "w") as file:
         file.write("0")
     getattr(jobs, kind)(seconds)
     true = true_s()
     tracker.stop()
     if method is None:
-        # Nor is the sampling thread, which is in the group.
+        # The sampling thread is in the group but not part of the job.
         true -= sum(cell or 0 for cell in tracker.extra_metrics["tracker_cpu"])
     reported = sum(tracker.process_metrics["utime"]) + sum(tracker.process_metrics["stime"])
     print(json.dumps([reported, true, tracker._session.cpu_source]))
@@ -51,35 +51,35 @@ _NUMBER = itertools.count()
 @pytest.mark.parametrize("user", [0, NOBODY])
 @pytest.mark.parametrize(("kind", "seconds"), JOBS)
 @pytest.mark.parametrize("method", [None, "spawn"])
-def test_all_cpu_time_of_a_job_is_reported(
+def test_reported_cpu_time_matches_the_kernel(
     kind: str, seconds: float, user: int, method: Optional[str], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # While the hypervisor runs another machine on our CPUs, the counter goes on and the kernel's account does not
-    # (docs/numbers.md): a run that lost a hundredth to that is made again, and the one that lost least counts.
-    least_stolen, ratio = float("inf"), float("nan")
+    # Steal time is in the perf counter but not in the kernel's account (docs/numbers.md). A run with 1 % of steal or
+    # more is repeated, and the run with the least steal counts.
+    least_steal, ratio = float("inf"), float("nan")
     for _attempt in range(4):
-        before_s = _stolen_s()
+        before_s = _steal_s()
         reported, true, source = _run(kind, seconds, user, method)
-        stolen = (_stolen_s() - before_s) / true
+        steal = (_steal_s() - before_s) / true
         with capsys.disabled():
             sys.stdout.write(
                 f"\n{kind:<20} uid {user:<6} method {method!s:<6} reported {reported:.3f} s, true {true:.3f} s, "
-                f"ratio {reported / true:.4f} by {source}, {stolen:.3f} stolen"
+                f"ratio {reported / true:.4f} by {source}, {steal:.3f} steal"
             )
-        if stolen < least_stolen:
-            least_stolen, ratio = stolen, reported / true
-        if stolen < 0.01:
+        if steal < least_steal:
+            least_steal, ratio = steal, reported / true
+        if steal < 0.01:
             break
     assert 0.98 <= ratio <= 1.02
 
 
-def _stolen_s() -> float:
+def _steal_s() -> float:
     return int(Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def _run(kind: str, seconds: float, user: int, method: Optional[str]) -> tuple[float, float, str]:
-    """What was reported and what is true, in seconds, and the source of the first."""
-    # A plain user cannot enter root's folders: interpreter, package and job go to one that is open.
+    """Return reported and true CPU seconds, and the source of the reported time."""
+    # A plain user cannot read root's folders, so package and job are copied to an open folder.
     folder = Path(f"/tmp/resource-tracker-accuracy-{os.getpid()}-{next(_NUMBER)}")
     group = Path(f"/sys/fs/cgroup/cpuacct/python-truth-{os.getpid()}-{next(_NUMBER)}")
     group.mkdir()
@@ -89,10 +89,10 @@ def _run(kind: str, seconds: float, user: int, method: Optional[str]) -> tuple[f
         folder.chmod(0o777)
         package = Path(resource_tracker.__file__).parent
         shutil.copytree(package, folder / "resource_tracker", ignore=shutil.ignore_patterns("__pycache__"))
-        from resource_tracker.tracker import _companion
+        from resource_tracker.tracker import _sidecar
 
         (folder / "bin").mkdir()
-        shutil.copy2(_companion(), folder / "bin")
+        shutil.copy2(_sidecar(), folder / "bin")
         shutil.copy(Path(__file__).parents[2] / "crates" / "cli" / "tests" / "jobs.py", folder)
         environment = {
             "PATH": f"{folder}/bin:/usr/bin:/bin",

@@ -1,4 +1,4 @@
-"""A host that forks: the child does no harm, and can have what its parent has."""
+"""A host process that forks: the tracker is read-only in the child, which can start its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conftest import run_program
 from resource_tracker import ResourceTracker
 
 
-def test_a_forked_child_neither_stops_its_parents_sampler_nor_removes_its_files(scratch: Path) -> None:
+def test_forked_child_neither_stops_the_sampler_nor_removes_the_files_of_its_parent(scratch: Path) -> None:
     tracker = ResourceTracker(interval=0.05)
     tracker.wait_for_samples(1)
     for ending in ("os._exit", "sys.exit", "stop", "cleanup", "del"):
@@ -40,14 +40,14 @@ def test_a_forked_child_neither_stops_its_parents_sampler_nor_removes_its_files(
     tracker.stop()
 
 
-def test_a_child_that_ends_as_an_interpreter_does_leaves_the_files_alone(scratch: Path) -> None:
+def test_end_of_the_interpreter_in_a_forked_child_leaves_the_files_alone(scratch: Path) -> None:
     program = """
         import os, sys
         from resource_tracker import ResourceTracker
         tracker = ResourceTracker(interval=0.05)
         tracker.wait_for_samples(1)
         if os.fork() == 0:
-            sys.exit(0)  # runs all that is registered for the interpreter's end
+            sys.exit(0)  # runs the exit handlers of the interpreter
         os.wait()
         files = os.listdir(os.environ["TMPDIR"])
         samples = tracker.n_samples
@@ -55,11 +55,11 @@ def test_a_child_that_ends_as_an_interpreter_does_leaves_the_files_alone(scratch
         print(len(files), tracker.running)
     """
     assert run_program(program) == "1 True\n"
-    assert list(scratch.iterdir()) == [], "the interpreter's end removes them"
+    assert list(scratch.iterdir()) == [], "the end of the parent removes them"
 
 
 @pytest.mark.parametrize("what", ["start", "load"])
-def test_a_fork_while_another_thread_uses_a_tracker_leaves_a_child_that_ends(what: str) -> None:
+def test_fork_while_another_thread_uses_a_tracker_does_not_hang_the_child(what: str) -> None:
     program = """
         import os, sys, threading, time
         from resource_tracker import ResourceTracker
@@ -94,7 +94,7 @@ def test_a_fork_while_another_thread_uses_a_tracker_leaves_a_child_that_ends(wha
     run_program(program, what, timeout=120)
 
 
-def test_a_forked_child_can_have_a_tracker_of_its_own() -> None:
+def test_forked_child_can_have_its_own_tracker() -> None:
     with ResourceTracker(interval=0.05) as parents:
         parents.wait_for_samples(1)
         pid = os.fork()
@@ -140,8 +140,8 @@ def test_multiprocessing(method: str) -> None:
     assert (done.returncode, done.stdout) == (0, "fine\n")
 
 
-def test_a_fork_at_any_moment_of_the_discovery_leaves_the_child_able_to_discover() -> None:
-    # Each round is a process in which the discovery has not begun: forks before, while and after it finds out.
+def test_fork_during_the_cloud_discovery_leaves_the_child_able_to_discover() -> None:
+    # Each round is a new process, which forks before, during and after the discovery.
     program = """
         import os, signal, sys, threading, time
         from resource_tracker import ResourceTracker, get_cloud_info
@@ -174,14 +174,14 @@ def _track_and_keep() -> None:
     _KEPT[0].wait_for_samples(1)
 
 
-def test_a_worker_that_keeps_its_tracker_leaves_no_file(scratch: Path) -> None:
+def test_worker_that_keeps_its_tracker_leaves_no_file(scratch: Path) -> None:
     worker = multiprocessing.get_context("fork").Process(target=_track_and_keep)
     worker.start()
     worker.join()
     assert worker.exitcode == 0 and [path.name for path in scratch.glob("*.journal")] == []
 
 
-def test_handlers_of_the_programs_end_see_what_was_recorded() -> None:
+def test_exit_handlers_see_the_recording() -> None:
     program = """
         import atexit, weakref
         from resource_tracker import ResourceTracker
@@ -194,7 +194,7 @@ def test_handlers_of_the_programs_end_see_what_was_recorded() -> None:
     assert run_program(program) == "True True\n"
 
 
-def test_a_worker_that_starts_its_parents_tracker_leaves_no_file(scratch: Path) -> None:
+def test_worker_that_starts_the_tracker_of_its_parent_leaves_no_file(scratch: Path) -> None:
     tracker = ResourceTracker(interval=0.05, autostart=False)
     worker = multiprocessing.get_context("fork").Process(target=tracker.start)
     worker.start()

@@ -1,4 +1,4 @@
-"""What a program leaves that was killed, or ended without tidying up: a recording, once the history is looked at."""
+"""Journals of programs that were killed, or ended without cleanup, become recordings when the history is read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from conftest import run_program
 from resource_tracker import ResourceTracker
-from resource_tracker.tracker import _companion
+from resource_tracker.tracker import _sidecar
 
 
 def _killed_host(scratch: Path) -> Path:
-    """The journal of a program with a tracker in a thread, which was killed."""
+    """The journal of a killed program that had a tracker in a thread."""
     program = """if True:
         from resource_tracker import ResourceTracker
         tracker = ResourceTracker(interval=0.05)
@@ -33,17 +33,17 @@ def _killed_host(scratch: Path) -> Path:
     return journal
 
 
-def test_what_a_killed_host_left_is_a_recording_once_the_history_is_looked_at(scratch: Path) -> None:
+def test_journal_of_a_killed_host_becomes_a_recording_when_the_history_is_listed(scratch: Path) -> None:
     journal = _killed_host(scratch)
     others = scratch / "resource-tracker-1-0123456789ab.journal"
     others.write_text("no journal")
     with ResourceTracker(interval=0.05) as tracker:
         tracker.wait_for_samples(2)
     tracker.cleanup()
-    assert sorted(scratch.iterdir()) == sorted([journal, others]), "a host does no more than it was asked for"
-    listed = subprocess.run([_companion(), "list"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert sorted(scratch.iterdir()) == sorted([journal, others]), "a tracker in a program recovers nothing"
+    listed = subprocess.run([_sidecar(), "list"], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert journal.stem.rsplit("-", 1)[1] in listed
-    assert list(scratch.iterdir()) == [others], "a file that is no journal is not ours to remove"
+    assert list(scratch.iterdir()) == [others], "a file that is not a journal stays"
     data = Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker"
     (recording,) = data.glob("*.json.gz")
     loaded = ResourceTracker.load(recording)
@@ -54,7 +54,7 @@ def test_what_a_killed_host_left_is_a_recording_once_the_history_is_looked_at(sc
 
 
 @pytest.mark.parametrize("method", [None, "spawn"])
-def test_a_stopped_recording_whose_program_then_ends_at_once_did_not_die(scratch: Path, method: str | None) -> None:
+def test_stopped_recording_of_a_program_that_exits_at_once_is_detached(scratch: Path, method: str | None) -> None:
     program = """
         import os, sys
         from resource_tracker import ResourceTracker
@@ -63,18 +63,18 @@ def test_a_stopped_recording_whose_program_then_ends_at_once_did_not_die(scratch
         os._exit(0)
     """
     run_program(program, method or "")
-    # A process of its own keeps its rows in the history from the start.
+    # A sidecar writes its journal in the history.
     assert len(list(scratch.iterdir())) == (1 if method is None else 0)
-    listed = subprocess.run([_companion(), "list", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    listed = subprocess.run([_sidecar(), "list", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout
     (run,) = json.loads(listed)["runs"]
     assert run["status"] == "detached", run
     assert list(scratch.iterdir()) == []
 
 
-def test_the_journal_of_a_host_that_lives_is_left_alone(scratch: Path) -> None:
+def test_journal_of_a_running_host_is_left_alone(scratch: Path) -> None:
     with ResourceTracker(interval=0.05) as tracker:
         tracker.wait_for_samples(1)
-        listed = subprocess.run([_companion(), "list", "--json"], stdout=subprocess.PIPE, text=True, check=True)
+        listed = subprocess.run([_sidecar(), "list", "--json"], stdout=subprocess.PIPE, text=True, check=True)
         assert json.loads(listed.stdout)["runs"] == []
         samples = tracker.n_samples
         tracker.wait_for_samples(samples + 2)

@@ -1,4 +1,4 @@
-"""The peak of a job's memory is what it really was, wherever looks fall and whoever shares what."""
+"""The reported memory peak is the true one, between samples too, and with shared pages counted once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conftest import run_program
 
 
 @pytest.mark.parametrize("method", [None, "spawn"])
-def test_a_hump_between_two_rows_is_as_high_as_the_kernel_says(method: str) -> None:
+def test_peak_between_two_samples_is_reported(method: str) -> None:
     program = f"""
         import resource, time
         from resource_tracker import ResourceTracker
@@ -24,7 +24,7 @@ def test_a_hump_between_two_rows_is_as_high_as_the_kernel_says(method: str) -> N
         del held
         time.sleep(0.3)
         tracker.stop()
-        # Pages that other interpreters share count in part.
+        # PSS counts pages shared with other interpreters in part.
         true = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - (kib("Rss:") - kib("Pss:"))
         print(tracker.stats()["process_memory"]["max"] / true, tracker.recommend_resources()["memory"])
     """
@@ -33,7 +33,7 @@ def test_a_hump_between_two_rows_is_as_high_as_the_kernel_says(method: str) -> N
     assert memory == "1024"
 
 
-def test_pages_that_forked_children_share_count_once_and_are_their_parents_again() -> None:
+def test_pages_shared_with_forked_children_count_once() -> None:
     program = """
         import time
         from multiprocessing import get_context
@@ -56,17 +56,17 @@ def test_pages_that_forked_children_share_count_once_and_are_their_parents_again
 
 
 @pytest.mark.parametrize("method", [None, "spawn"])
-def test_a_process_that_still_runs_in_its_parents_memory_does_not_double_it(method: str, tmp_path: Path) -> None:
+def test_vfork_child_does_not_double_the_memory_of_its_parent(method: str, tmp_path: Path) -> None:
     program = f"""
         import ctypes, os, subprocess, sys, threading
         from resource_tracker import ResourceTracker
 
         held = bytearray(300 << 20)
         os.mkfifo({str(tmp_path / "gate")!r})
-        look = "from resource_tracker.tracker_procfs import get_process_stats; import time; time.sleep(3); "
-        look += "print(get_process_stats({{os.getpid()}})['memory'] / 1024, flush=True); "
-        look += "open({str(tmp_path / "gate")!r}, 'w').close()"
-        subprocess.Popen([sys.executable, "-c", look.replace("{{os.getpid()}}", str(os.getpid()))])
+        read = "from resource_tracker.tracker_procfs import get_process_stats; import time; time.sleep(3); "
+        read += "print(get_process_stats({{os.getpid()}})['memory'] / 1024, flush=True); "
+        read += "open({str(tmp_path / "gate")!r}, 'w').close()"
+        subprocess.Popen([sys.executable, "-c", read.replace("{{os.getpid()}}", str(os.getpid()))])
         tracker = ResourceTracker(interval=0.02, method={method!r})
         is_over = threading.Event()
 
@@ -77,7 +77,7 @@ def test_a_process_that_still_runs_in_its_parents_memory_does_not_double_it(meth
                 bytearray(size)
 
         threading.Thread(target=grow_and_shrink).start()
-        # Stays where it was started until the gate is opened, and this thread with it; other threads go on.
+        # The spawned process and this thread block until the gate is opened; other threads go on.
         libc, actions, pid = ctypes.CDLL(None), ctypes.create_string_buffer(256), ctypes.c_int()
         libc.posix_spawn_file_actions_init(actions)
         libc.posix_spawn_file_actions_addopen(actions, 0, {bytes(tmp_path / "gate")!r}, os.O_RDONLY, 0)
@@ -93,7 +93,7 @@ def test_a_process_that_still_runs_in_its_parents_memory_does_not_double_it(meth
     assert 300 <= peak <= 400
 
 
-def test_a_copy_that_lets_go_of_what_it_has_from_its_parent_never_held_it_twice() -> None:
+def test_forked_child_that_frees_inherited_memory_does_not_count_it() -> None:
     program = """
         import os, time
         from resource_tracker import ResourceTracker
@@ -112,7 +112,7 @@ def test_a_copy_that_lets_go_of_what_it_has_from_its_parent_never_held_it_twice(
     assert 400 <= float(run_program(program)) <= 440
 
 
-def test_a_child_that_came_and_went_between_two_looks_was_as_large_as_it_was() -> None:
+def test_peak_of_a_child_that_lived_between_two_samples_is_reported() -> None:
     program = """
         import subprocess, sys, time
         from resource_tracker import ResourceTracker
@@ -126,7 +126,7 @@ def test_a_child_that_came_and_went_between_two_looks_was_as_large_as_it_was() -
     assert 600 <= float(run_program(program)) <= 650
 
 
-def test_a_pool_that_replaces_its_workers_holds_what_its_parent_holds() -> None:
+def test_pool_that_replaces_its_workers_counts_shared_pages_once() -> None:
     program = """
         import time
         from multiprocessing import get_context
@@ -136,7 +136,7 @@ def test_a_pool_that_replaces_its_workers_holds_what_its_parent_holds() -> None:
             lines = open("/proc/self/smaps_rollup").read().splitlines()
             return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) / 1024
 
-        # More than may be walked each time that a worker goes.
+        # Too much memory for a smaps_rollup read at every exit of a worker.
         held = [b"x" * 200_000 for _ in range(3_000)]
         true = pss_mib()
         tracker = ResourceTracker(interval=0.1)
@@ -148,11 +148,11 @@ def test_a_pool_that_replaces_its_workers_holds_what_its_parent_holds() -> None:
         print(min(rows) / 1024 / true, max(rows) / 1024 / true, tracker.stats()["process_memory"]["max"] / 1024 / true)
     """
     least, most, peak = map(float, run_program(program).split())
-    # Workers have some MiB of their own each.
+    # Each worker has a few MiB of private memory.
     assert least >= 0.95 and most <= 1.2 and peak <= 1.25
 
 
-def test_a_worker_that_was_forked_itself_holds_what_it_shares_with_its_own() -> None:
+def test_pool_inside_a_forked_worker_counts_shared_pages_once() -> None:
     program = """
         import os, time
         from multiprocessing import get_context
@@ -173,7 +173,7 @@ def test_a_worker_that_was_forked_itself_holds_what_it_shares_with_its_own() -> 
     assert least >= 380 and most <= 500
 
 
-def test_what_was_held_before_the_start_is_no_peak() -> None:
+def test_memory_freed_before_the_start_is_not_in_the_peak() -> None:
     program = """
         import subprocess, time
         from resource_tracker import ResourceTracker
@@ -190,7 +190,7 @@ def test_what_was_held_before_the_start_is_no_peak() -> None:
 
 
 @pytest.mark.parametrize("method", [None, "spawn"])
-def test_a_worker_that_daemonises_stays_in_the_figures(method: str, tmp_path: Path) -> None:
+def test_daemonised_worker_stays_in_the_recording(method: str, tmp_path: Path) -> None:
     program = f"""
         import os, sys
         from resource_tracker import ResourceTracker
@@ -213,7 +213,7 @@ def test_a_worker_that_daemonises_stays_in_the_figures(method: str, tmp_path: Pa
         os.wait()
         os.read(done, 1)
         tracker.wait_for_samples(tracker.n_samples + 12)
-        # While it is there: it may be gone before the last row.
+        # Read before the worker ends: it may be gone at the last row.
         rows = tracker.process_metrics
         os.close(ended)
         tracker.stop()
@@ -222,5 +222,5 @@ def test_a_worker_that_daemonises_stays_in_the_figures(method: str, tmp_path: Pa
     children, memory, written = map(float, run_program(program, str(tmp_path / "written")).split())
     assert children == 1
     assert 200 <= memory <= 300
-    # A file system in memory writes nothing.
+    # No bytes are written to storage if the folder is a tmpfs.
     assert written < 0.5 or 20 <= written < 20.5

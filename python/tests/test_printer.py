@@ -1,4 +1,4 @@
-"""Trackers in the foreground: rows as CSV."""
+"""Trackers in the foreground that print CSV rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resource_tracker import PidTracker, ProcessTracker, SystemTracker
 from resource_tracker.tiny_data_frame import TinyDataFrame
 
 
-def test_process_tracker_by_hand() -> None:
+def test_diff_stats_of_a_process() -> None:
     tracker = ProcessTracker(autostart=False, interval=0.1)
     assert (tracker.status, tracker.cycle, tracker.pid) == ("running", 0, os.getpid())
     end = time.process_time() + 0.1
@@ -29,7 +29,7 @@ def test_process_tracker_by_hand() -> None:
     assert tracker() is None
 
 
-def test_stats_of_a_tracker_by_hand_are_totals() -> None:
+def test_stats_attribute_holds_totals() -> None:
     process, system = ProcessTracker(autostart=False), SystemTracker(autostart=False)
     assert set(process.stats) == set(process.get_process_stats(os.getpid(), True))
     assert set(system.stats) == set(system.get_system_stats())
@@ -38,7 +38,7 @@ def test_stats_of_a_tracker_by_hand_are_totals() -> None:
     end = time.process_time() + 0.1
     while time.process_time() < end:
         pass
-    assert process.stats is before, "as of the constructor"
+    assert process.stats is before, "totals of the constructor call"
     row = process.diff_stats()
     spent = sum(process.stats[name] - before[name] for name in ("utime", "stime"))
     assert spent == pytest.approx(row["utime"] + row["stime"], abs=0.05)
@@ -47,7 +47,7 @@ def test_stats_of_a_tracker_by_hand_are_totals() -> None:
 
 
 def _process_until(path: Path, lines: int) -> subprocess.Popen[bytes]:
-    """A process that ends, and is waited for, once the file has so many lines."""
+    """Start a process that is killed once the file has this many lines."""
     child = subprocess.Popen(["sleep", "60"])
 
     def end() -> None:
@@ -80,7 +80,7 @@ def test_system_tracker_prints_to_standard_output() -> None:
     assert len(lines[2].split(",")) == len(SYSTEM.split())
 
 
-def test_the_first_printed_row_has_a_rate() -> None:
+def test_first_printed_row_has_a_cpu_rate() -> None:
     program = "from resource_tracker import SystemTracker; SystemTracker(interval=0.1)"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -89,7 +89,7 @@ def test_the_first_printed_row_has_a_rate() -> None:
     assert float(lines[1].split(",")[SYSTEM.split().index("cpu_usage")]) >= 0
 
 
-def test_rows_stand_behind_what_was_printed_before() -> None:
+def test_rows_follow_text_printed_earlier() -> None:
     program = "from resource_tracker import SystemTracker; print('before'); SystemTracker(interval=0.05)"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with subprocess.Popen(
@@ -101,7 +101,7 @@ def test_rows_stand_behind_what_was_printed_before() -> None:
     assert lines[0] == "before\n" and lines[1].startswith('"timestamp"')
 
 
-def test_rows_go_where_standard_output_goes() -> None:
+def test_rows_follow_a_redirected_standard_output() -> None:
     program = """
     import contextlib, io, os, signal, threading, time
     from resource_tracker import SystemTracker
@@ -118,16 +118,16 @@ def test_rows_go_where_standard_output_goes() -> None:
     assert run_program(program).startswith('"timestamp","processes"')
 
 
-def test_a_line_that_passed_is_skipped_and_not_queued(tmp_path: Path) -> None:
+def test_passed_grid_points_are_skipped(tmp_path: Path) -> None:
     child = subprocess.Popen(["sleep", "3"])
     threading.Thread(target=child.wait, daemon=True).start()
     path, began = tmp_path / "rows.csv", time.monotonic()
     ProcessTracker(pid=child.pid, interval=0.2, start_time=time.time() - 100, output_file=str(path))
     most = (time.monotonic() - began) / 0.2 + 3
-    assert 3 <= len(TinyDataFrame(csv_file_path=str(path))) <= most, "500 lines have passed"
+    assert 3 <= len(TinyDataFrame(csv_file_path=str(path))) <= most, "500 grid points have passed"
 
 
-def test_what_was_used_before_the_start_time_is_in_no_row(tmp_path: Path) -> None:
+def test_usage_before_start_tracking_is_in_no_row(tmp_path: Path) -> None:
     busy = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ntime.sleep(1)"
     child = subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE)
     tracker = ProcessTracker(pid=child.pid, interval=0.2, autostart=False)
@@ -140,7 +140,7 @@ def test_what_was_used_before_the_start_time_is_in_no_row(tmp_path: Path) -> Non
     child.stdout.close()
 
 
-def test_csv_file_path_is_another_name_of_output_file(tmp_path: Path) -> None:
+def test_csv_file_path_is_an_alias_of_output_file(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     child = _process_until(path, 2)
     ProcessTracker(pid=child.pid, interval=0.05, csv_file_path=str(path))
@@ -150,7 +150,7 @@ def test_csv_file_path_is_another_name_of_output_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("print_header", [True, False])
-def test_the_header_fits_rows_of_ones_own(tmp_path: Path, print_header: bool) -> None:
+def test_header_matches_rows_of_a_subclass(tmp_path: Path, print_header: bool) -> None:
     class Mine(ProcessTracker):
         def diff_stats(self) -> dict[str, Any]:
             row = {**super().diff_stats(), "mine": self.cycle}
@@ -170,7 +170,7 @@ def test_pid_tracker_is_deprecated() -> None:
         PidTracker(autostart=False)
 
 
-def test_a_process_that_has_ended_already_has_no_rows(tmp_path: Path) -> None:
+def test_ended_process_has_no_rows(tmp_path: Path) -> None:
     child = subprocess.Popen(["true"])
     child.wait()
     path = tmp_path / "rows.csv"
@@ -181,7 +181,7 @@ def test_a_process_that_has_ended_already_has_no_rows(tmp_path: Path) -> None:
         tracker.diff_stats()
 
 
-def test_counters_of_the_constructor_are_those_of_the_rows() -> None:
+def test_loop_reuses_the_counters_of_the_constructor() -> None:
     program = """
         import os, threading
         from resource_tracker import ProcessTracker
@@ -193,7 +193,7 @@ def test_counters_of_the_constructor_are_those_of_the_rows() -> None:
         stop = threading.Event()
         for _ in range(9):
             threading.Thread(target=stop.wait).start()
-        class Looking(ProcessTracker):
+        class Counting(ProcessTracker):
             def diff_stats(self):
                 row = super().diff_stats()
                 if self.cycle == 3:
@@ -202,7 +202,7 @@ def test_counters_of_the_constructor_are_those_of_the_rows() -> None:
                     stop.set()
                 return row
 
-        tracker = Looking(interval=0.05, autostart=False)
+        tracker = Counting(interval=0.05, autostart=False)
         before = counters()
         tracker.start_tracking(os.devnull)
     """

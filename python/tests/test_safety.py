@@ -1,4 +1,4 @@
-"""A guest in somebody's process: what the host forks, closes, handles and forgets stays its own."""
+"""In-process mode: files, descriptors, threads, signals and children of the host stay untouched."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import gc
 import json
 import os
-import socket
 import subprocess
 import sys
 import textwrap
@@ -18,20 +17,20 @@ import pytest
 from conftest import SMALL_DISK, Stalls, run_program, run_with_mount
 from resource_tracker import ResourceTracker
 
-#: The sampling thread's name, as far as the kernel keeps it.
+#: Name of the sampling thread, which the kernel cuts to 15 characters.
 SAMPLER = "resource-tracke"
 
 
 def _threads() -> set[str]:
     found = set()
     for task in Path("/proc/self/task").iterdir():
-        # One that has just ended has no name any more.
+        # A thread that has just ended has no name.
         with contextlib.suppress(OSError):
             found.add((task / "comm").read_text().strip())
     return found
 
 
-def test_garbage_collection_leaves_no_thread_no_process_and_no_file(scratch: Path) -> None:
+def test_garbage_collection_leaves_no_thread_process_or_file(scratch: Path) -> None:
     descriptors = set(os.listdir("/proc/self/fd"))
     for method in (None, "spawn"):
         tracker = ResourceTracker(interval=0.05, method=method)
@@ -46,179 +45,28 @@ def test_garbage_collection_leaves_no_thread_no_process_and_no_file(scratch: Pat
     assert [path.name for path in data.iterdir()] == []
 
 
-#: Looks at its own descriptors while trackers run; says how many there are of ours at the most, by which counter.
-DESCRIPTORS = """
-import os, sys, threading, time
-from resource_tracker import ResourceTracker
-
-def descriptors():
-    found = {}
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            found[int(number)] = os.readlink(f"/proc/self/fd/{number}")
-        except FileNotFoundError:
-            pass
-    return found
-
-stop = threading.Event()
-for _ in range(int(sys.argv[1])):
-    threading.Thread(target=stop.wait).start()
-before = set(descriptors())
-trackers = [ResourceTracker(interval=0.05, discover_cloud=False) for _ in range(int(sys.argv[2]))]
-trackers[0].wait_for_samples(1)
-most = 0
-for _ in range(50):
-    # The one that lists them is there while it lists.
-    ours = {number: link for number, link in descriptors().items() if number not in before and "/fd" not in link}
-    most = max(most, len(ours))
-    assert not any("perf_event" in link and os.get_inheritable(number) for number, link in ours.items())
-    time.sleep(0.002)
-for tracker in trackers:
-    tracker.stop()
-stop.set()
-print(most, trackers[0]._session.cpu_source)
-"""
-
-
-@pytest.mark.parametrize("threads, trackers, source", [(8, 1, "perf"), (40, 1, "perf in part"), (0, 30, "perf")])
-def test_few_descriptors_of_a_host_are_ours_and_none_is_inherited(threads: int, trackers: int, source: str) -> None:
-    most, found = run_program(DESCRIPTORS, str(threads), str(trackers)).split(" ", 1)
-    assert min(threads, 8) < int(most) <= 16
-    assert found == f"{source}\n"
-
-
-def test_a_host_without_a_free_descriptor_is_measured_as_it_is() -> None:
-    program = """
-        import os, resource, time
-        from resource_tracker import ResourceTracker
-
-        while time.process_time() < 1:
-            pass
-        held = bytearray(600 << 20)
-        del held
-        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-        spent = time.process_time()
-        tracker = ResourceTracker(interval=0.05)
-        tracker.wait_for_samples(3)
-        taken = []
-        try:
-            while True:
-                taken.append(os.open("/dev/null", os.O_RDONLY))
-        except OSError:
-            pass
-        tracker.wait_for_samples(tracker.n_samples + 4)
-        for descriptor in taken:
-            os.close(descriptor)
-        tracker.wait_for_samples(tracker.n_samples + 4)
-        tracker.stop()
-        spent = time.process_time() - spent
-        rows = tracker.process_metrics
-        counted = sum(seconds for name in ("utime", "stime") for seconds in rows[name] if seconds is not None)
-        print(counted - spent, tracker.state, len(rows) >= 11, tracker.stats()["process_memory"]["max"] / 1024)
-    """
-    beyond, state, has_all, memory = run_program(program).split()
-    # What was spent and held before is not the recording's, and nobody has ended.
-    assert float(beyond) < 0.1 and (state, has_all) == ("stopped", "True") and float(memory) < 100
-
-
-def test_closed_and_reused_descriptors_are_never_read_or_written(tmp_path: Path) -> None:
-    program = """
-        import os, sys, time
-        from resource_tracker import ResourceTracker
-        # A moment between readings: a file that is being read would be closed under us.
-        tracker = ResourceTracker(interval=0.2)
-        tracker.wait_for_samples(3)
-        os.closerange(3, 4096)
-        # Every number that was ours is the host's now: files, an eventfd and a pipe that a stray read would empty.
-        files = [os.open(f"{sys.argv[1]}/{n}", os.O_RDWR | os.O_CREAT) for n in range(8)]
-        for fd in files:
-            os.write(fd, b"the host's")
-            os.lseek(fd, 0, 0)
-        events = [os.eventfd(7, os.EFD_NONBLOCK) for _ in range(8)] if hasattr(os, "eventfd") else []
-        reader, writer = os.pipe()
-        os.write(writer, b"x" * 64)
-        samples = tracker.n_samples
-        tracker.wait_for_samples(samples + 20, timeout=60)
-        tracker.stop()
-        del tracker
-        import gc; gc.collect()
-        for n, fd in enumerate(files):
-            assert os.lseek(fd, 0, 1) == 0, "read from"
-            assert os.pread(fd, 64, 0) == b"the host's", "written into"
-        assert all(os.eventfd_read(event) == 7 for event in events), "emptied"
-        assert os.read(reader, 64) == b"x" * 64
-        print("whole")
-    """
-    assert run_program(program, str(tmp_path)) == "whole\n"
-
-
-def test_a_host_without_a_free_descriptor_can_stop() -> None:
-    program = """
-        import os, resource, sys
-        from resource_tracker import ResourceTracker
-        tracker = ResourceTracker(interval=0.05, discover_cloud=False)
-        tracker.wait_for_samples(1)
-        assert "logging" not in sys.modules
-        resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
-        try:
-            while True:
-                os.open("/dev/null", os.O_RDONLY)
-        except OSError:
-            tracker.stop()
-        print(tracker.state)
-    """
-    assert run_program(program) == "stopped\n"
-
-
-def test_looking_for_the_cloud_opens_and_closes_nothing_of_the_hosts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = """
-        import os, sys, time
-        from resource_tracker import ResourceTracker
-        # No reading before the end: a file that is being read would be closed under us.
-        tracker = ResourceTracker(interval=3600, track_processes=False)
-        time.sleep(0.2)
-        assert tracker.cloud_info is None, "nobody is waited for any more"
-        paths = [f"/proc/self/fd/{fd}" for fd in range(3, 64)]
-        assert not any("socket" in os.readlink(path) for path in paths if os.path.lexists(path))
-        os.closerange(3, 4096)
-        files = [os.open(f"{sys.argv[1]}/{n}", os.O_RDWR | os.O_CREAT) for n in range(40)]
-        while tracker.cloud_info is None:
-            time.sleep(0.05)
-        tracker.stop()
-        assert all(os.write(fd, b"x") == 1 for fd in files)
-        print(tracker.cloud_info["discovery_time"] > 0.5)
-    """
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
-        monkeypatch.delenv("RESOURCE_TRACKER_OFFLINE")
-        monkeypatch.setenv("RESOURCE_TRACKER_METADATA_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        # A machine whose firmware says nothing.
-        assert run_with_mount("-t tmpfs none /sys", program, str(tmp_path)) == "True\n"
-
-
-def test_a_proc_of_another_pid_namespace_is_an_error_and_no_strangers_figures() -> None:
+def test_proc_of_another_pid_namespace_is_an_error() -> None:
     program = textwrap.dedent("""
         from resource_tracker import ResourceTracker
         from resource_tracker.tracker_procfs import get_process_stats
         from resource_tracker.tracker_psutil import get_process_stats as get_portable_stats
 
-        for look in (ResourceTracker, lambda: ResourceTracker(method="spawn"), get_process_stats, get_portable_stats):
+        for read in (ResourceTracker, lambda: ResourceTracker(method="spawn"), get_process_stats, get_portable_stats):
             try:
-                look()
+                read()
             except Exception as error:
-                print("`/proc` is not of this PID namespace" in str(error))
+                print("`/proc` belongs to another PID namespace" in str(error))
     """)
     command = ["unshare", "--map-root-user", "--pid", "--fork", sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.stdout == "True\n" * 4, done.stdout + done.stderr
 
 
-def test_many_threads_may_use_one_tracker() -> None:
+def test_many_threads_can_use_one_tracker() -> None:
     tracker = ResourceTracker(interval=0.005)
     errors: list[BaseException] = []
 
-    def look() -> None:
+    def read() -> None:
         try:
             for _ in range(30):
                 assert tracker.n_samples >= 0
@@ -228,7 +76,7 @@ def test_many_threads_may_use_one_tracker() -> None:
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=look) for _ in range(6)]
+    threads = [threading.Thread(target=read) for _ in range(6)]
     for thread in threads:
         thread.start()
     tracker.wait_for_samples(5)
@@ -241,7 +89,7 @@ def test_many_threads_may_use_one_tracker() -> None:
     assert errors == []
 
 
-def test_a_tracker_may_be_made_in_any_thread() -> None:
+def test_tracker_can_be_created_in_any_thread() -> None:
     done: list[int] = []
 
     def work() -> None:
@@ -255,7 +103,7 @@ def test_a_tracker_may_be_made_in_any_thread() -> None:
     assert done and done[0] >= 1
 
 
-def test_signals_go_to_the_host() -> None:
+def test_signals_are_delivered_to_the_host() -> None:
     program = """
         import os, signal, time
         from resource_tracker import ResourceTracker
@@ -268,7 +116,7 @@ def test_signals_go_to_the_host() -> None:
             try:
                 status = dict(line.split(":", 1) for line in open(f"/proc/self/task/{task}/status"))
             except (FileNotFoundError, ProcessLookupError):
-                continue  # it has just ended
+                continue  # the thread has just ended
             if status["Name"].strip() == "resource-tracke":
                 masks.append(int(status["SigBlk"], 16))
         # SIGKILL, SIGSTOP and the C library's own two cannot be blocked.
@@ -288,7 +136,7 @@ def test_signals_go_to_the_host() -> None:
     assert woken_after < 2 + machine.stalled_s
 
 
-def test_the_host_is_no_subreaper_and_its_children_are_its_own() -> None:
+def test_host_does_not_become_a_subreaper_and_keeps_its_children() -> None:
     import ctypes
 
     libc = ctypes.CDLL(None)
@@ -301,13 +149,13 @@ def test_the_host_is_no_subreaper_and_its_children_are_its_own() -> None:
             flag = ctypes.c_int(-1)
             assert libc.prctl(37, ctypes.byref(flag), 0, 0, 0) == 0  # PR_GET_CHILD_SUBREAPER
             assert flag.value == 0
-    # Ended long ago, and nobody but us has waited for it.
+    # The child has ended, and its exit status was not collected by the tracker.
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
 
-def test_the_interpreters_end_is_not_held_up(scratch: Path) -> None:
+def test_interpreter_exit_is_not_delayed(scratch: Path) -> None:
     program = """
         from resource_tracker import ResourceTracker
         for method in (None, "spawn"):
@@ -322,13 +170,13 @@ def test_the_interpreters_end_is_not_held_up(scratch: Path) -> None:
     assert [path.name for path in data.iterdir()] == []
 
 
-def test_an_exception_in_the_host_leaves_no_file(scratch: Path) -> None:
+def test_exception_in_the_host_leaves_no_file(scratch: Path) -> None:
     program = "from resource_tracker import ResourceTracker; t = ResourceTracker(); raise SystemExit(3)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 3
     assert list(scratch.iterdir()) == []
 
 
-def test_a_sub_interpreter_says_clearly_what_is_wrong() -> None:
+def test_import_in_a_subinterpreter_is_a_clear_error() -> None:
     program = """
         import sys
         try:
@@ -340,11 +188,11 @@ def test_a_sub_interpreter_says_clearly_what_is_wrong() -> None:
         lines += ["except ImportError as error:", " print(error, flush=True)"]
         interpreters.run_string(interpreters.create(), chr(10).join(lines))
     """
-    said = run_program(program)
-    assert "subinterpreter" in said and "imported" not in said
+    output = run_program(program)
+    assert "subinterpreter" in output and "imported" not in output
 
 
-def test_gevent() -> None:
+def test_gevent_tasks_run_while_the_tracker_waits() -> None:
     pytest.importorskip("gevent")
     program = """
         from gevent import monkey; monkey.patch_all()
@@ -359,27 +207,27 @@ def test_gevent() -> None:
         with ResourceTracker(interval=0.1) as tracker:
             tracker.wait_for_samples(4)
         job.kill()
-        assert len(turns) >= 10, len(turns)  # others had their turn while we waited
+        assert len(turns) >= 10, len(turns)  # other tasks ran while the tracker waited
         print(tracker.n_samples >= 4)
     """
     assert run_program(program) == "True\n"
 
 
-def test_rows_keep_their_grid_while_the_interpreters_lock_is_held() -> None:
-    # `re` holds the lock for as long as it matches; this pattern takes seconds.
+def test_rows_stay_on_the_grid_while_the_gil_is_held() -> None:
+    # `re` holds the GIL while it matches; this pattern takes seconds.
     program = """
         import json, os, re, time
         from resource_tracker import ResourceTracker
 
         def sampler_waited_s():
-            # For how long it wanted to run while others did, by the kernel's account.
+            # Run-queue delay of the sampling thread, by the kernel's account.
             waited_ns = 0
             for task in os.listdir("/proc/self/task"):
                 try:
                     if open(f"/proc/self/task/{task}/comm").read().startswith("resource-tracke"):
                         waited_ns += int(open(f"/proc/self/task/{task}/schedstat").read().split()[1])
                 except OSError:
-                    pass  # it has just ended
+                    pass  # the thread has just ended
             return waited_ns / 1e9
 
         tracker = ResourceTracker(interval=0.1)
@@ -397,14 +245,14 @@ def test_rows_keep_their_grid_while_the_interpreters_lock_is_held() -> None:
     with Stalls() as machine:
         held, waited, stamps, missed = json.loads(run_program(program, timeout=120))
     stalled = machine.stalled_s + waited
-    # A row may be late by what the machine let nobody run, or the sampler not, and by nothing else.
+    # A row may be late only by the time that the machine or the sampling thread could not run.
     gaps = [after - before for before, after in zip(stamps, stamps[1:])]
     assert len(stamps) >= (held - stalled) / 0.1 - 3
     assert max(gaps) < 0.2 + stalled < held
     assert missed <= stalled / 0.1
 
 
-def test_a_host_that_goes_to_another_folder_keeps_its_rows(scratch: Path) -> None:
+def test_rows_survive_a_change_of_the_working_directory(scratch: Path) -> None:
     program = """
         import os, sys
         from resource_tracker import ResourceTracker
@@ -422,7 +270,7 @@ def test_a_host_that_goes_to_another_folder_keeps_its_rows(scratch: Path) -> Non
     assert list(scratch.iterdir()) == []
 
 
-def test_a_full_temporary_folder_is_passed_over() -> None:
+def test_full_temporary_folder_is_not_used() -> None:
     program = """
         import os
         from resource_tracker import ResourceTracker
@@ -440,8 +288,8 @@ def test_a_full_temporary_folder_is_passed_over() -> None:
     assert run_with_mount(SMALL_DISK, program) == "True ['fill']\n"
 
 
-def test_a_host_that_can_write_nothing_has_statistics_and_no_file_of_ours(scratch: Path) -> None:
-    # Python ignores SIGXFSZ: every write is an error like that of a full disk.
+def test_host_that_cannot_write_has_statistics_and_no_file(scratch: Path) -> None:
+    # Python ignores SIGXFSZ, so every write fails as on a full disk.
     program = """
         import logging, os, resource, sys
         from resource_tracker import ResourceTracker
@@ -452,12 +300,12 @@ def test_a_host_that_can_write_nothing_has_statistics_and_no_file_of_ours(scratc
         assert tracker.stats()["process_memory"]["max"] > 0
         print(len(tracker.process_metrics))
     """
-    said, rows = run_program(program).splitlines()
-    assert "there are statistics, but no tables" in said and rows == "0"
+    warning, rows = run_program(program).splitlines()
+    assert "there are statistics, but no tables" in warning and rows == "0"
     assert list(scratch.iterdir()) == []
 
 
-def test_where_no_thread_can_be_had_the_embedded_catalogue_answers() -> None:
+def test_embedded_catalogue_answers_if_no_thread_can_start() -> None:
     program = """
         import os, resource, tempfile
         from resource_tracker import ResourceTracker, keeper, report
@@ -473,33 +321,7 @@ def test_where_no_thread_can_be_had_the_embedded_catalogue_answers() -> None:
     assert run_program(program) == "True True\nTrue\n"
 
 
-def test_memory_is_unknown_while_nothing_can_be_read() -> None:
-    program = """
-        import os, resource
-        from resource_tracker import ResourceTracker
-        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-        tracker = ResourceTracker(interval=0.1)
-        tracker.wait_for_samples(2)
-        taken = []
-        try:
-            while True:
-                taken.append(os.open("/dev/null", os.O_RDONLY))
-        except OSError:
-            pass
-        held = bytearray(200 << 20)
-        tracker.wait_for_samples(tracker.n_samples + 4)
-        del held
-        for descriptor in taken:
-            os.close(descriptor)
-        tracker.wait_for_samples(tracker.n_samples + 3)
-        tracker.stop()
-        memory = tracker.process_metrics["memory"]
-        print(memory[0] > 0, None in memory, memory[-1] > 0)
-    """
-    assert run_program(program) == "True True True\n"
-
-
-def test_little_of_the_hosts_address_space_is_taken() -> None:
+def test_tracker_reserves_little_address_space() -> None:
     program = """
         import time
         from resource_tracker import ResourceTracker
@@ -514,35 +336,5 @@ def test_little_of_the_hosts_address_space_is_taken() -> None:
         tracker.stop()
         print(size_mib() - before)
     """
-    # The C library sets aside 64 MiB, or twice as much, for each thread of ours that has memory of its own.
+    # The C library reserves 64 or 128 MiB of address space for each thread that allocates memory.
     assert int(run_program(program)) < 300
-
-
-def test_nothing_of_ours_stays_in_the_place_of_a_closed_standard_stream(tmp_path: Path) -> None:
-    program = """
-        import os, sys, time
-        from resource_tracker import ResourceTracker
-
-        def taken():
-            places = set()
-            for number in range(3):
-                try:
-                    os.fstat(number)
-                    places.add(number)
-                except OSError:
-                    pass
-            return places
-
-        os.closerange(0, 3)
-        tracker = ResourceTracker(interval=60)
-        stay = {0, 1, 2}
-        for _ in range(50):
-            # What is being read at this moment may have any number.
-            stay &= taken()
-            time.sleep(0.01)
-        source = tracker._session.cpu_source
-        with open(sys.argv[1], "w") as file:
-            file.write(f"{sorted(stay)} {source}")
-    """
-    run_program(program, str(tmp_path / "seen"))
-    assert (tmp_path / "seen").read_text() == "[] perf"

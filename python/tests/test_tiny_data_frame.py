@@ -1,4 +1,4 @@
-"""TinyDataFrame and StatSpec, line by line of the contract."""
+"""TinyDataFrame and StatSpec: their documented behaviour."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_rows_or_columns_give_the_same_frame(frame: TinyDataFrame) -> None:
     assert TinyDataFrame([{"a": 1}, {"b": 2}]).to_dict() == [{"a": 1, "b": None}, {"a": None, "b": 2}]
 
 
-def test_exactly_one_of_data_and_path() -> None:
+def test_exactly_one_of_data_and_path_is_required() -> None:
     with pytest.raises(AssertionError):
         TinyDataFrame()
     with pytest.raises(AssertionError):
@@ -40,7 +40,7 @@ def test_length_iteration_and_columns(frame: TinyDataFrame) -> None:
     assert len(TinyDataFrame(data=[])) == 0
 
 
-def test_every_kind_of_key(frame: TinyDataFrame) -> None:
+def test_getitem_accepts_names_lists_slices_and_indices(frame: TinyDataFrame) -> None:
     assert frame["a"] == [1, 2, 3, 4]
     assert frame[["c", "a"]].columns == ["c", "a"]
     assert frame[1:3]["b"] == ["x", "y"]
@@ -51,14 +51,14 @@ def test_every_kind_of_key(frame: TinyDataFrame) -> None:
         frame["x"]
     with pytest.raises(KeyError, match="Column 'x' not found"):
         frame[["a", "x"]]
-    with pytest.raises(IndexError, match="no row 4: the frame has 4 rows"):
+    with pytest.raises(IndexError, match="row index 4 out of range: the frame has 4 rows"):
         frame[4]
     for key in (1.5, None, {"a"}):
         with pytest.raises(TypeError):
             frame[key]
 
 
-def test_a_column_is_set_when_it_fits(frame: TinyDataFrame) -> None:
+def test_column_of_another_length_is_rejected(frame: TinyDataFrame) -> None:
     frame["d"] = [9, 8, 7, 6]
     assert frame["d"] == [9, 8, 7, 6]
     with pytest.raises(ValueError):
@@ -67,7 +67,7 @@ def test_a_column_is_set_when_it_fits(frame: TinyDataFrame) -> None:
         TinyDataFrame({"a": [1, 2], "b": [1]})
 
 
-def test_what_is_changed_in_a_list_stays_changed() -> None:
+def test_changes_to_a_column_list_are_kept() -> None:
     frame = TinyDataFrame(csv_file_path=_csv("a\n1\n2\n"))
     frame["a"][0] = 7.0
     assert frame["a"] == [7.0, 2.0]
@@ -93,7 +93,7 @@ def _csv(text: str) -> str:
     return file.name
 
 
-def test_csv_keeps_ints_ints_and_quotes_text(frame: TinyDataFrame, tmp_path: Path) -> None:
+def test_csv_keeps_integers_and_quotes_text(frame: TinyDataFrame, tmp_path: Path) -> None:
     assert frame[:1].to_csv() == '"a","b","c"\n1,"w",0.5\n'
     assert frame[:1].to_csv(quote_strings=False) == "a,b,c\n1,w,0.5\n"
     path = tmp_path / "frame.csv"
@@ -104,13 +104,13 @@ def test_csv_keeps_ints_ints_and_quotes_text(frame: TinyDataFrame, tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", [str, os.fsencode, Path])
-def test_a_path_is_given_as_anywhere_in_python(kind: Callable[[Path], Any], tmp_path: Path) -> None:
+def test_path_can_be_str_bytes_or_path(kind: Callable[[Path], Any], tmp_path: Path) -> None:
     path = kind(tmp_path / "frame.csv")
     TinyDataFrame({"a": [1]}).to_csv(path)
     assert TinyDataFrame(csv_file_path=path)["a"] == [1.0]
 
 
-def test_a_csv_gives_floats_and_text() -> None:
+def test_csv_gives_floats_and_text() -> None:
     frame = TinyDataFrame(csv_file_path=_csv('"a","b"\n1,"x"\n2.5,"y"\n'))
     assert frame.to_dict() == [{"a": 1.0, "b": "x"}, {"a": 2.5, "b": "y"}]
     assert isinstance(frame["a"][0], float)
@@ -129,7 +129,7 @@ def test_a_csv_gives_floats_and_text() -> None:
         {"a": [1.0, None]},
     ],
 )
-def test_what_was_text_is_text_and_what_was_a_number_is_one(columns: dict[str, list[Any]]) -> None:
+def test_text_and_numbers_survive_a_csv_round_trip(columns: dict[str, list[Any]]) -> None:
     assert (
         TinyDataFrame(csv_file_path=_csv(TinyDataFrame(columns).to_csv())).to_dict() == TinyDataFrame(columns).to_dict()
     )
@@ -138,13 +138,13 @@ def test_what_was_text_is_text_and_what_was_a_number_is_one(columns: dict[str, l
 @pytest.mark.parametrize(
     "text", ['"n","t"\n1,"x"\n-2,"1"\n', '"n","t"\n1.0,"x"\n,""\n', '"n"\n1\n"x"\ninf\n', '"n"\n1\n""\n']
 )
-def test_what_is_read_is_written_as_it_was(text: str) -> None:
+def test_csv_is_written_as_it_was_read(text: str) -> None:
     frame = TinyDataFrame(csv_file_path=_csv(text))
     assert frame.to_csv() == text
     assert frame.columns and [frame[name] for name in frame.columns] and frame.to_csv() == text
 
 
-def test_a_look_at_a_column_does_not_change_what_is_written() -> None:
+def test_access_to_a_column_does_not_change_the_csv() -> None:
     text = '"x","n"\n0.000041,10000000000000000000.0\n1e-7,1\n1e300,-1\n'
     frame = TinyDataFrame(csv_file_path=_csv(text))
     native = frame.to_csv()
@@ -153,30 +153,30 @@ def test_a_look_at_a_column_does_not_change_what_is_written() -> None:
     assert TinyDataFrame({"x": [4.1e-05, float("-inf")]}).to_csv() == '"x"\n0.000041\n-inf\n'
 
 
-def test_a_column_of_numbers_stays_native_beside_text() -> None:
+def test_number_column_stays_native_beside_text() -> None:
     frame = TinyDataFrame(csv_file_path=_csv('"n","t"\n1,"x"\n2,"y"\n'))
     assert isinstance(frame._columns["n"], _native.Column) and frame["n"] == [1.0, 2.0]
 
 
-def test_a_half_written_last_row_is_left_out() -> None:
+def test_incomplete_last_row_is_left_out() -> None:
     assert len(TinyDataFrame(csv_file_path=_csv('"a","b"\n1,2\n3'))) == 1
     assert len(TinyDataFrame(csv_file_path=_csv('"a","b"\n1,"x"\n3'))) == 1
 
 
-def test_what_a_csv_says_wrong_is_named() -> None:
+def test_csv_error_names_the_line() -> None:
     with pytest.raises(ValueError, match="line 3 has 3 cells"):
         TinyDataFrame(csv_file_path=_csv("a,b\n1,2\n1,2,3\n1,2\n"))
     with pytest.raises(FileNotFoundError):
         TinyDataFrame(csv_file_path="/no/such/file.csv")
 
 
-def test_a_file_that_comes_late_is_tried_again(tmp_path: Path) -> None:
+def test_missing_csv_file_is_retried(tmp_path: Path) -> None:
     path = tmp_path / "late.csv"
     threading.Timer(0.2, path.write_text, ["a\n1\n"]).start()
     assert len(TinyDataFrame(csv_file_path=str(path), retries=50, retry_delay=0.05)) == 1
 
 
-def test_a_url_is_read() -> None:
+def test_csv_is_read_from_a_url() -> None:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -193,7 +193,7 @@ def test_a_url_is_read() -> None:
     assert frame.to_dict() == [{"a": 1.0, "b": 2.0}]
 
 
-def test_stats_name_and_round(frame: TinyDataFrame) -> None:
+def test_stats_are_named_and_rounded(frame: TinyDataFrame) -> None:
     specs = [StatSpec("c", max), StatSpec("c", lambda values: sum(values) / 3, agg_name="third", round=1)]
     assert frame.stats(specs) == {"c": {"max": 3.5, "third": 2.7}}
     assert TinyDataFrame({"a": [1, None, 3]}).stats([StatSpec("a", sum)]) == {"a": {"sum": 4}}
@@ -201,7 +201,7 @@ def test_stats_name_and_round(frame: TinyDataFrame) -> None:
         frame.stats([StatSpec("nothing", max)])
 
 
-def test_repr_and_str() -> None:
+def test_repr_and_str_have_the_documented_format() -> None:
     frame = TinyDataFrame({"number": list(range(12)), "text": [f"t{n}" for n in range(12)]})
     assert repr(frame) == ("TinyDataFrame with 12 rows and 2 columns. First row as a dict: {'number': 0, 'text': 't0'}")
     lines = str(frame).split("\n")
@@ -235,19 +235,19 @@ def test_str_and_csv_never_fail(tmp_path: Path) -> None:
     assert "&lt;b&gt;" in TinyDataFrame({"<b>": [1]})._repr_html_()
 
 
-def test_names_and_numbers_of_any_kind_are_shown() -> None:
+def test_str_shows_any_names_and_numbers() -> None:
     assert str(TinyDataFrame({1: [1]})).endswith("\n1\n-\n1")  # type: ignore[dict-item]
     assert str(TinyDataFrame({"wide": [None, 1, 22]})).split("\n")[3:] == ["", "   1", "  22"]
     assert str(TinyDataFrame({"wide": [True, None]})).split("\n")[3] == "True"
 
 
-def test_numbers_of_numpy_are_written_bare() -> None:
+def test_numpy_numbers_are_written_unquoted() -> None:
     numpy = pytest.importorskip("numpy")
     values = [numpy.float64(1.5), numpy.int64(3), numpy.float32(0.25), None, "x"]
     assert TinyDataFrame({"a": values, "b": values}).to_csv() == '"a","b"\n1.5,1.5\n3,3\n0.25,0.25\n,\n"x","x"\n'
 
 
-def test_what_is_no_finite_number_is_still_a_number_when_read() -> None:
+def test_non_finite_numbers_are_read_as_numbers() -> None:
     json = TinyDataFrame(csv_file_path=_csv("a,b,c\nInfinity,-Infinity,x\nNaN,1,y\n"))
     assert json["a"][0] == float("inf") and json["a"][1] != json["a"][1] and json["b"] == [float("-inf"), 1]
     frame = TinyDataFrame(csv_file_path=_csv("a,b\ninf,-inf\nnan,1\n"))
@@ -255,7 +255,7 @@ def test_what_is_no_finite_number_is_still_a_number_when_read() -> None:
 
 
 class Mine(TinyDataFrame):
-    """A frame with attributes of somebody else's."""
+    """A subclass with its own attributes."""
 
 
 def test_frames_and_specs_pickle_and_copy(frame: TinyDataFrame) -> None:

@@ -1,10 +1,10 @@
-//! Tables for other packages by the Arrow C stream interface, without a Python object per cell.
+//! Exports tables through the Arrow C stream interface, without a Python object per cell.
 //!
-//! In:  columns, of ours or lists of numbers, truth values or texts. Out: a capsule `arrow_array_stream` of one batch.
-//! The structures are those of the Arrow C data and C stream specifications. Numbers of ours are shared, not copied.
+//! In:  native columns, or lists of numbers, booleans or strings. Out: a capsule `arrow_array_stream` with one batch.
+//! The structs are those of the Arrow C data and C stream specifications. Native columns are shared, not copied.
 //!
-//! The only `unsafe` of this crate, so one question to the interpreter stands here too.
-#![expect(unsafe_code, reason = "the interface is made of C structures with functions that free them")]
+//! This file has all `unsafe` code of the crate, so `is_main_interpreter` is here too.
+#![expect(unsafe_code, reason = "the interface consists of C structs with release functions")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -54,20 +54,20 @@ struct ArrowArrayStream {
     private_data: *mut c_void,
 }
 
-// SAFETY: the stream owns what it points to, and nothing in it belongs to a thread.
+// SAFETY: the stream owns everything it points to, and nothing in it is bound to a thread.
 unsafe impl Send for ArrowArrayStream {}
 
 impl Drop for ArrowArrayStream {
     fn drop(&mut self) {
-        // A consumer that has moved the stream out has left no `release`.
+        // A consumer that moved the stream out has cleared `release`.
         if let Some(release) = self.release {
-            // SAFETY: not released yet, by the line above; `release` clears itself.
+            // SAFETY: not released yet, since `release` is set; `release` clears itself.
             unsafe { release(self) };
         }
     }
 }
 
-/// The cells of one column; bits say which are there, or all are.
+/// The cells of one column. `present` is a validity bitmap; `None` means that no cell is missing.
 struct Cells {
     values: Values,
     present: Option<Vec<u8>>,
@@ -78,8 +78,8 @@ struct Cells {
 enum Values {
     Floats(Arc<Vec<f64>>),
     Integers(Vec<i64>),
-    Truths(Vec<u8>),
-    Texts { ends: Vec<i32>, bytes: Vec<u8> },
+    Booleans(Vec<u8>),
+    Strings { ends: Vec<i32>, bytes: Vec<u8> },
 }
 
 impl Values {
@@ -87,8 +87,8 @@ impl Values {
         match self {
             Self::Floats(_) => c"g",
             Self::Integers(_) => c"l",
-            Self::Truths(_) => c"b",
-            Self::Texts { .. } => c"u",
+            Self::Booleans(_) => c"b",
+            Self::Strings { .. } => c"u",
         }
     }
 
@@ -96,8 +96,8 @@ impl Values {
         match self {
             Self::Floats(cells) => vec![cells.as_ptr().cast()],
             Self::Integers(cells) => vec![cells.as_ptr().cast()],
-            Self::Truths(bits) => vec![bits.as_ptr().cast()],
-            Self::Texts { ends, bytes } => vec![ends.as_ptr().cast(), bytes.as_ptr().cast()],
+            Self::Booleans(bits) => vec![bits.as_ptr().cast()],
+            Self::Strings { ends, bytes } => vec![ends.as_ptr().cast(), bytes.as_ptr().cast()],
         }
     }
 }
@@ -130,38 +130,40 @@ impl Cells {
     }
 
     fn of_list(name: &str, list: &Bound<'_, PyList>) -> PyResult<Self> {
-        let list: Vec<_> = list.iter().map(as_pythons_own).collect();
+        let list: Vec<_> = list.iter().map(to_python_number).collect();
         let mut present = Vec::with_capacity(list.len());
-        let (mut truths, mut integers, mut floats, mut texts) = (0, 0, 0, 0);
+        let (mut booleans, mut integers, mut floats, mut strings) = (0, 0, 0, 0);
         for item in &list {
             present.push(!item.is_none());
-            // A truth value is an int too, so it is asked for first.
+            // `bool` is a subclass of `int`, so it is tested first.
             let kind = if item.is_instance_of::<PyBool>() {
-                &mut truths
+                &mut booleans
             } else if item.is_instance_of::<PyInt>() {
                 &mut integers
             } else if item.is_instance_of::<PyFloat>() {
                 &mut floats
             } else {
-                &mut texts
+                &mut strings
             };
             *kind += usize::from(!item.is_none());
         }
         let too_large = |item: &Bound<'_, PyAny>| {
-            PyOverflowError::new_err(format!("column '{name}' holds {item}, which is too large for Arrow"))
+            PyOverflowError::new_err(format!(
+                "column '{name}' holds {item}, which does not fit an Arrow number"
+            ))
         };
         let there = present.iter().filter(|there| **there).count();
-        let values = if truths == there && there > 0 {
+        let values = if booleans == there && there > 0 {
             let flags: PyResult<Vec<bool>> =
                 list.iter().map(|item| if item.is_none() { Ok(false) } else { item.extract() }).collect();
-            Values::Truths(bits(flags?.into_iter()).0)
+            Values::Booleans(bits(flags?.into_iter()).0)
         } else if integers == there && there > 0 {
             let cells: PyResult<Vec<i64>> = list
                 .iter()
                 .map(|item| if item.is_none() { Ok(0) } else { item.extract().map_err(|_| too_large(item)) })
                 .collect();
             Values::Integers(cells?)
-        } else if texts == 0 {
+        } else if strings == 0 {
             let cells: PyResult<Vec<f64>> =
                 list.iter()
                     .map(|item| {
@@ -174,22 +176,22 @@ impl Cells {
                     .collect();
             Values::Floats(Arc::new(cells?))
         } else {
-            texts_of(name, &list)?
+            strings_of(name, &list)?
         };
         Ok(Self::new(values, present.len(), present.into_iter()))
     }
 }
 
-/// A number of numpy's as one of Python's, and all else as it is.
-fn as_pythons_own(item: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
-    let is_own = item.is_none()
+/// Converts numpy scalars to Python numbers; other values stay unchanged.
+fn to_python_number(item: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
+    let is_python_value = item.is_none()
         || item.is_instance_of::<PyInt>()
         || item.is_instance_of::<PyFloat>()
         || item.is_instance_of::<PyString>();
-    if is_own {
+    if is_python_value {
         return item;
     }
-    // numpy's letters for truth values, integers and floats; its moments would become integers too.
+    // numpy's kind codes for booleans, integers and floats. Its dates would become integers.
     let kind = item.getattr("dtype").and_then(|kind| kind.getattr("kind")?.extract::<char>());
     match kind {
         Ok('b' | 'i' | 'u' | 'f') => item.call_method0("item").unwrap_or(item),
@@ -197,7 +199,7 @@ fn as_pythons_own(item: Bound<'_, PyAny>) -> Bound<'_, PyAny> {
     }
 }
 
-fn texts_of(name: &str, list: &[Bound<'_, PyAny>]) -> PyResult<Values> {
+fn strings_of(name: &str, list: &[Bound<'_, PyAny>]) -> PyResult<Values> {
     let holds = |what: String| PyTypeError::new_err(format!("column '{name}' holds {what}"));
     let (mut ends, mut bytes) = (vec![0_i32], Vec::new());
     for item in list {
@@ -205,33 +207,34 @@ fn texts_of(name: &str, list: &[Bound<'_, PyAny>]) -> PyResult<Values> {
             bytes.extend_from_slice(text.extract::<String>()?.as_bytes());
         } else if !item.is_none() {
             return Err(holds(format!(
-                "a `{}`; Arrow takes numbers, truth values or texts, and not several types in one column",
+                "a `{}`; an Arrow column holds numbers, booleans or strings, all of one type",
                 item.get_type().name()?
             )));
         }
         ends.push(
-            i32::try_from(bytes.len())
-                .map_err(|_| holds("more than 2 GiB of text, which Arrow has no column for".to_owned()))?,
+            i32::try_from(bytes.len()).map_err(|_| {
+                holds("more than 2 GiB of text, the limit of an Arrow string column".to_owned())
+            })?,
         );
     }
-    Ok(Values::Texts { ends, bytes })
+    Ok(Values::Strings { ends, bytes })
 }
 
-/// A batch on its way: handed out once.
+/// The only batch of the stream; it is handed out once.
 struct Batch {
-    columns: Vec<(CString, Cells)>,
-    length: usize,
-    is_given: bool,
+    columns: Vec<(CString, &'static CStr)>,
+    /// `None` once handed out.
+    cells: Option<Vec<Cells>>,
 }
 
-/// What a schema owns.
+/// Memory owned by an exported schema.
 struct SchemaOwned {
     name: CString,
     children: Vec<*mut ArrowSchema>,
 }
 
 unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
-    // SAFETY: made by `schema_of` from boxes of these types, and released once: the consumer checks `release`.
+    // SAFETY: `schema_of` made these boxes, and consumers release once: they check `release` first.
     unsafe {
         let owned = Box::from_raw((*schema).private_data.cast::<SchemaOwned>());
         for child in &owned.children {
@@ -260,7 +263,7 @@ fn schema_of(format: &'static CStr, name: CString, children: Vec<ArrowSchema>) -
     }
 }
 
-/// What an array owns.
+/// Memory owned by an exported array.
 struct ArrayOwned {
     _cells: Option<Cells>,
     buffers: Vec<*const c_void>,
@@ -268,7 +271,7 @@ struct ArrayOwned {
 }
 
 unsafe extern "C" fn release_array(array: *mut ArrowArray) {
-    // SAFETY: made by `array_of` from boxes of these types, and released once: the consumer checks `release`.
+    // SAFETY: `array_of` made these boxes, and consumers release once: they check `release` first.
     unsafe {
         let owned = Box::from_raw((*array).private_data.cast::<ArrayOwned>());
         for child in &owned.children {
@@ -306,45 +309,28 @@ fn array_of(length: usize, cells: Option<Cells>, children: Vec<ArrowArray>) -> A
 }
 
 unsafe extern "C" fn get_schema(stream: *mut ArrowArrayStream, out: *mut ArrowSchema) -> c_int {
-    // SAFETY: called with the stream that `stream_of` made and that is not released, and with room for a schema.
+    // SAFETY: the caller passes an unreleased stream made by `arrow_stream`, and room for a schema.
     unsafe {
         let batch = &*(*stream).private_data.cast::<Batch>();
-        let children = batch
-            .columns
-            .iter()
-            .map(|(name, cells)| schema_of(cells.values.format(), name.clone(), Vec::new()))
-            .collect();
+        let children =
+            batch.columns.iter().map(|(name, format)| schema_of(format, name.clone(), Vec::new())).collect();
         ptr::write(out, schema_of(c"+s", CString::default(), children));
     }
     0
 }
 
 unsafe extern "C" fn get_next(stream: *mut ArrowArrayStream, out: *mut ArrowArray) -> c_int {
-    // SAFETY: as above, with room for an array; an array without `release` says that there are no more.
+    // SAFETY: as in `get_schema`, with room for an array. An array without `release` marks the end of the stream.
     unsafe {
         let batch = &mut *(*stream).private_data.cast::<Batch>();
-        if batch.is_given {
+        let Some(cells) = batch.cells.take() else {
             ptr::write(out, std::mem::zeroed());
             return 0;
-        }
-        batch.is_given = true;
-        let children = batch
-            .columns
-            .iter_mut()
-            .map(|(_, cells)| {
-                // The schema may be asked for again, so the kind of the column stays.
-                let empty = match &cells.values {
-                    Values::Floats(_) => Values::Floats(Arc::default()),
-                    Values::Integers(_) => Values::Integers(Vec::new()),
-                    Values::Truths(_) => Values::Truths(Vec::new()),
-                    Values::Texts { .. } => Values::Texts { ends: Vec::new(), bytes: Vec::new() },
-                };
-                let empty = Cells { values: empty, present: None, missing: 0, length: 0 };
-                let cells = std::mem::replace(cells, empty);
-                array_of(cells.length, Some(cells), Vec::new())
-            })
-            .collect();
-        ptr::write(out, array_of(batch.length, None, children));
+        };
+        let length = cells.first().map_or(0, |cells| cells.length);
+        let children =
+            cells.into_iter().map(|cells| array_of(cells.length, Some(cells), Vec::new())).collect();
+        ptr::write(out, array_of(length, None, children));
     }
     0
 }
@@ -354,30 +340,28 @@ unsafe extern "C" fn get_last_error(_stream: *mut ArrowArrayStream) -> *const c_
 }
 
 unsafe extern "C" fn release_stream(stream: *mut ArrowArrayStream) {
-    // SAFETY: the box that `arrow_stream` made, dropped once: `release` is cleared here.
+    // SAFETY: `arrow_stream` made this box, and it is dropped once: `release` is cleared here.
     unsafe {
         drop(Box::from_raw((*stream).private_data.cast::<Batch>()));
         (*stream).release = None;
     }
 }
 
-/// Columns as a capsule that Arrow, polars, pandas and others read.
+/// Columns as a capsule for pyarrow, polars and other Arrow consumers.
 #[pyfunction]
 pub fn arrow_stream<'py>(py: Python<'py>, columns: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyCapsule>> {
-    let columns: Vec<(CString, Cells)> = columns
-        .iter()
-        .map(|(name, column)| {
-            let name: String = name.extract()?;
-            let cells = match column.cast::<Column>() {
-                Ok(column) => Cells::of_column(column.get()),
-                Err(_) => Cells::of_list(&name, column.cast::<PyList>()?)?,
-            };
-            let name = CString::new(name).map_err(|_| PyTypeError::new_err("a column's name holds a NUL"))?;
-            Ok((name, cells))
-        })
-        .collect::<PyResult<_>>()?;
-    let length = columns.first().map_or(0, |(_, cells)| cells.length);
-    let batch = Box::new(Batch { columns, length, is_given: false });
+    let (mut named, mut all_cells) = (Vec::new(), Vec::new());
+    for (name, column) in columns {
+        let name: String = name.extract()?;
+        let cells = match column.cast::<Column>() {
+            Ok(column) => Cells::of_column(column.get()),
+            Err(_) => Cells::of_list(&name, column.cast::<PyList>()?)?,
+        };
+        let name = CString::new(name).map_err(|_| PyTypeError::new_err("a column name contains a NUL"))?;
+        named.push((name, cells.values.format()));
+        all_cells.push(cells);
+    }
+    let batch = Box::new(Batch { columns: named, cells: Some(all_cells) });
     let stream = ArrowArrayStream {
         get_schema: Some(get_schema),
         get_next: Some(get_next),
@@ -388,8 +372,8 @@ pub fn arrow_stream<'py>(py: Python<'py>, columns: &Bound<'py, PyDict>) -> PyRes
     PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
 }
 
-/// Whether we run in the main interpreter: another one would share our types and threads with it.
+/// Whether the caller is the main interpreter. Subinterpreters would share this module's types and threads with it.
 pub fn is_main_interpreter(_attached: Python<'_>) -> bool {
-    // SAFETY: both calls only read, and need an attached interpreter, of which the argument is the proof.
+    // SAFETY: both calls only read, and the argument proves that the thread is attached to an interpreter.
     unsafe { pyo3::ffi::PyInterpreterState_GetID(pyo3::ffi::PyInterpreterState_Get()) == 0 }
 }

@@ -1,20 +1,18 @@
-//! Columns of numbers that become Python lists only when somebody asks for one.
+//! Columns of numbers, converted to Python lists on demand.
 
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySlice, PyString};
-use resource_tracker::csv::{self, AnyColumn, LastRow, Other};
-use resource_tracker::decimal;
-use resource_tracker::frame::{Column as CoreColumn, Frame};
+use resource_tracker::{AnyColumn, Column as CoreColumn, Frame, OtherCell, write_decimal};
 
 use crate::error;
 
-/// A function and its arguments, of which pickle makes the object again.
+/// The result of `__reduce__`: a constructor and its arguments.
 type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>, bool));
 
-/// One column of a table; a cell that was not measured is None.
+/// One column of a table; cells that were not measured are None.
 #[pyclass(frozen, module = "resource_tracker._native")]
 pub struct Column {
     cells: Arc<Vec<f64>>,
@@ -47,7 +45,7 @@ impl Column {
         PyList::new(py, self.cells.iter().map(|cell| Self::cell(*cell)))
     }
 
-    /// One cell; negative numbers count from the end.
+    /// One cell; negative indices count from the end.
     fn get(&self, index: isize) -> PyResult<Option<f64>> {
         let at = if index < 0 { index + self.cells.len().cast_signed() } else { index };
         let cell = usize::try_from(at).ok().and_then(|at| self.cells.get(at));
@@ -66,24 +64,24 @@ impl Column {
         Ok(Self { cells: Arc::new(cells), whole: self.whole })
     }
 
-    /// Holds whole numbers, which files have without a point.
+    /// Whether the column holds whole numbers, which CSV files write without a decimal point.
     #[getter]
     fn whole(&self) -> bool {
         self.whole
     }
 
-    /// For pickle and copy.
+    /// Called by pickle and copy.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         Ok((py.get_type::<Self>().getattr("from_bytes")?, (self.to_bytes(py), self.whole)))
     }
 
-    /// The cells as doubles, the least significant byte first; NaN for the missing.
+    /// The cells as little-endian doubles; NaN for missing cells.
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let bytes: Vec<u8> = self.cells.iter().flat_map(|cell| cell.to_le_bytes()).collect();
         PyBytes::new(py, &bytes)
     }
 
-    /// The inverse of what pickle stores.
+    /// The inverse of `to_bytes`.
     #[staticmethod]
     fn from_bytes(bytes: &[u8], whole: bool) -> Self {
         let (cells, _) = bytes.as_chunks::<8>();
@@ -100,11 +98,11 @@ pub fn frame_to_python(py: Python<'_>, frame: Frame) -> PyResult<Bound<'_, PyDic
     Ok(dict)
 }
 
-/// The columns of a CSV text, of finite numbers as they are and of anything else as lists; and the names of those whose
-/// numbers have no point.
+/// Columns of a CSV text, and the names of the columns with whole numbers. A column with any cell other than a finite
+/// number is a list.
 #[pyfunction]
 pub fn read_csv<'py>(py: Python<'py>, text: &[u8]) -> PyResult<(Bound<'py, PyDict>, Vec<String>)> {
-    let columns = py.detach(|| csv::read_any(text, LastRow::MayLackLineEnd));
+    let columns = py.detach(|| AnyColumn::read_csv(text));
     let columns = columns.map_err(|error| PyValueError::new_err(error::text(&error)))?;
     let whole = columns.iter().filter(|column| column.numbers.is_whole());
     let whole = whole.map(|column| column.numbers.name().to_owned()).collect();
@@ -119,8 +117,8 @@ pub fn read_csv<'py>(py: Python<'py>, text: &[u8]) -> PyResult<(Bound<'py, PyDic
         let list = column.to_list(py)?;
         for (row, other) in others {
             match other {
-                Other::Text(text) => list.set_item(row, text)?,
-                Other::NotFinite(number) => list.set_item(row, number)?,
+                OtherCell::Text(text) => list.set_item(row, text)?,
+                OtherCell::NotFinite(number) => list.set_item(row, number)?,
             }
         }
         dict.set_item(name, list)?;
@@ -128,11 +126,11 @@ pub fn read_csv<'py>(py: Python<'py>, text: &[u8]) -> PyResult<(Bound<'py, PyDic
     Ok((dict, whole))
 }
 
-/// A finite number as tables have it; in a column of whole numbers without a point.
+/// A finite number as CSV text; without a decimal point if `whole`.
 #[pyfunction]
 pub fn number_as_text(number: f64, whole: bool) -> String {
     let mut text = Vec::new();
-    decimal::write(&mut text, number, whole);
+    write_decimal(&mut text, number, whole);
     String::from_utf8_lossy(&text).into_owned()
 }
 
@@ -149,7 +147,7 @@ pub fn write_csv(py: Python<'_>, columns: &Bound<'_, PyDict>) -> PyResult<String
     py.detach(|| {
         let frame = Frame::from_columns(columns).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let mut text = Vec::new();
-        csv::write_frame(&mut text, &frame)?;
+        frame.write_csv(&mut text)?;
         String::from_utf8(text).map_err(|error| PyValueError::new_err(error.to_string()))
     })
 }

@@ -1,4 +1,4 @@
-//! The core's errors as Python's own, with their causes in the message.
+//! Converts errors of the core to Python exceptions. The message includes the causes.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,16 +7,12 @@ use pyo3::exceptions::{
     PyOSError, PyPermissionError, PyProcessLookupError, PyRuntimeError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
-use resource_tracker::catalog::CatalogError;
-use resource_tracker::companion::CompanionError;
-use resource_tracker::error::SourceError;
-use resource_tracker::recommend::RecommendError;
-use resource_tracker::recording::{LoadError, SnapshotError};
-use resource_tracker::session::SessionError;
-use resource_tracker::stats::StatsError;
-use resource_tracker::tracker::TrackerError;
+use resource_tracker::{
+    CatalogError, LoadError, RecommendError, SessionError, SidecarError, SnapshotError, SourceError,
+    StatsError, TrackerError,
+};
 
-pub use resource_tracker::error::with_causes as text;
+pub use resource_tracker::with_causes as text;
 
 pub fn session(error: &SessionError) -> PyErr {
     match error {
@@ -29,22 +25,22 @@ pub fn session(error: &SessionError) -> PyErr {
                 PyRuntimeError::new_err(text(error))
             }
         },
-        SessionError::Companion(CompanionError::Refused { .. }) => PyProcessLookupError::new_err(text(error)),
+        SessionError::Sidecar(SidecarError::Refused { .. }) => PyProcessLookupError::new_err(text(error)),
         SessionError::Running
         | SessionError::Stopped
         | SessionError::TimedOut { .. }
         | SessionError::TooFew { .. }
         | SessionError::Tracker(_)
-        | SessionError::Companion(_) => PyRuntimeError::new_err(text(error)),
+        | SessionError::Sidecar(_) => PyRuntimeError::new_err(text(error)),
     }
 }
 
-/// Of these three Python makes the right kind of `OSError`.
+/// An `OSError`; Python picks its subclass by the error code.
 pub fn file(error: &io::Error, path: PathBuf) -> PyErr {
     let Some(code) = error.raw_os_error() else { return PyOSError::new_err(error.to_string()) };
-    let said = io::Error::from_raw_os_error(code).to_string();
-    let said = said.split(" (os error").next().unwrap_or_default().to_owned();
-    PyOSError::new_err((code, said, path.into_os_string()))
+    let message = io::Error::from_raw_os_error(code).to_string();
+    let message = message.split(" (os error").next().unwrap_or_default().to_owned();
+    PyOSError::new_err((code, message, path.into_os_string()))
 }
 
 pub fn load(error: LoadError) -> PyErr {

@@ -1,21 +1,21 @@
-//! The core for Python: `resource_tracker._native`.
+//! Python binding of the core: `resource_tracker._native`.
 //!
-//! In:  Python values. Out: Python values, and the core's errors as Python's own.
-//! Not here: anything that decides; what two languages need is done once, in the core.
+//! In:  Python values. Out: Python values; errors of the core become Python exceptions.
+//! Not here: decisions, which the core makes for all fronts.
 //!
-//! The interpreter's lock is released around all that reads, writes or waits, and the sampling thread never takes it.
+//! The GIL is released around every read, write and wait. The sampling thread never takes it.
 
 mod arrow;
 mod column;
 mod error;
-mod facts;
-mod looks;
+mod functions;
+mod readings;
 mod session;
 mod value;
 
 use pyo3::prelude::*;
 
-/// The native part of `resource_tracker`; use the package's own modules.
+/// Native part of `resource_tracker`; programs import the package's modules instead.
 #[pymodule]
 mod _native {
     use pyo3::exceptions::PyImportError;
@@ -27,7 +27,7 @@ mod _native {
             return Ok(());
         }
         Err(PyImportError::new_err(
-            "resource_tracker does not support subinterpreters: use it in the main interpreter, which sees them all",
+            "resource_tracker does not support subinterpreters; a tracker in the main interpreter measures the whole process",
         ))
     }
 
@@ -36,13 +36,13 @@ mod _native {
     #[pymodule_export]
     use crate::column::{Column, number_as_text, read_csv, write_csv};
     #[pymodule_export]
-    use crate::facts::{
+    use crate::functions::{
         aggregate_stats, allocation_checks, cloud_info, instance_price, is_partition, keeper_request,
         metrics, recommended_servers, round_memory, save_text, server_info, stats_of_step, step_history,
         step_stats, version, zfs_pools,
     };
     #[pymodule_export]
-    use crate::looks::{Meter, process_stats, system_stats};
+    use crate::readings::{Meter, process_stats, system_stats};
     #[pymodule_export]
     use crate::session::Session;
 }

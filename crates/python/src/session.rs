@@ -1,26 +1,23 @@
-//! A recording in the hands of a Python program.
+//! A recording as a Python object.
 
 use std::path::PathBuf;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use resource_tracker::config::Config;
-use resource_tracker::frame::CombinedOptions;
-use resource_tracker::metric::Table;
-use resource_tracker::recording::Recording;
-use resource_tracker::session::{Asker, Note, Plan, Session as CoreSession, report_for};
-use resource_tracker::shared::Shared;
-use resource_tracker::tracker::State;
+use resource_tracker::{
+    CombinedOptions, Config, Plan, Recording, ReportOptions, Session as CoreSession, SessionNote, Shared,
+    State, Table,
+};
 use serde_json::{Value, json};
 
 use crate::column::frame_to_python;
 use crate::error;
-use crate::facts::{stats_from_python, stats_to_python};
-use crate::looks::{Pid, backend_of, interval_of};
+use crate::functions::{stats_from_python, stats_to_python};
+use crate::readings::{Pid, backend_of, interval_of};
 use crate::value::{Real, map_to_python, to_python};
 
-/// One recording: started, looked at, stopped, kept, loaded.
+/// One recording, running or loaded.
 #[pyclass(frozen, weakref, module = "resource_tracker._native")]
 pub struct Session(Shared);
 
@@ -29,21 +26,25 @@ impl Session {
         Self(Shared::new(session))
     }
 
-    /// Works on the session without the interpreter's lock.
+    /// Runs `work` on the session with the GIL released.
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut CoreSession) -> T + Send) -> T {
         py.detach(|| self.0.with(work))
     }
 }
 
 fn table(name: &str) -> PyResult<Table> {
-    Table::from_key(name).ok_or_else(|| PyValueError::new_err(format!("there is no table `{name}`")))
+    Table::from_key(name).ok_or_else(|| PyValueError::new_err(format!("no table named `{name}`")))
 }
 
 #[pymethods]
 impl Session {
     #[new]
-    #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "those of the contract")]
-    #[pyo3(signature = (*, pid, children, interval, method, autostart, track_processes, track_system, discover_server, discover_cloud, companion=None))]
+    #[expect(
+        clippy::too_many_arguments,
+        clippy::fn_params_excessive_bools,
+        reason = "arguments of the public Python API"
+    )]
+    #[pyo3(signature = (*, pid, children, interval, method, autostart, track_processes, track_system, discover_server, discover_cloud, sidecar=None))]
     fn new(
         pid: Pid,
         children: bool,
@@ -54,7 +55,7 @@ impl Session {
         track_system: bool,
         discover_server: bool,
         discover_cloud: bool,
-        companion: Option<PathBuf>,
+        sidecar: Option<PathBuf>,
     ) -> PyResult<Self> {
         let interval = interval_of(interval)?;
         let backend = backend_of(None)?;
@@ -67,19 +68,13 @@ impl Session {
             autostart,
             discover_server,
             discover_cloud,
-            companion,
+            sidecar,
         })))
     }
 
-    /// A recording by its JSON text.
+    /// Loads a recording from a file, gzipped or plain JSON.
     #[staticmethod]
-    fn loads(py: Python<'_>, text: &str) -> PyResult<Self> {
-        Self::unpack(py, text.as_bytes())
-    }
-
-    /// A recording by its file, gzipped or plain.
-    #[staticmethod]
-    #[expect(clippy::needless_pass_by_value, reason = "Python's path becomes one of ours")]
+    #[expect(clippy::needless_pass_by_value, reason = "converted from a Python path")]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let recording = py.detach(|| Recording::load(&path)).map_err(error::load)?;
         Ok(Self::of(CoreSession::from_recording(recording)))
@@ -90,7 +85,7 @@ impl Session {
         py.detach(|| self.0.start()).map_err(|error| error::session(&error))
     }
 
-    /// Makes the last row; nothing more when it was made. In a forked child nothing at all.
+    /// Takes the last sample. Has no effect after the first call or in a forked child.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| self.0.stop());
     }
@@ -100,49 +95,47 @@ impl Session {
         py.detach(|| self.0.remove_files());
     }
 
-    /// Whether rows are made.
     #[getter]
     fn running(&self, py: Python<'_>) -> bool {
         self.with(py, |session| session.is_running())
     }
 
-    /// running, exited or stopped; None before the start.
+    /// `running`, `exited` or `stopped`; None before the start.
     #[getter]
     fn state(&self, py: Python<'_>) -> Option<&'static str> {
         self.with(py, |session| session.state()).map(State::name)
     }
 
-    /// Rows so far.
     #[getter]
     fn rows(&self, py: Python<'_>) -> u64 {
         self.with(py, |session| session.rows())
     }
 
-    /// How long to sleep before asking again whether there are `wanted` rows; None once there are.
+    /// One step of a wait for `wanted` rows: seconds to sleep before the next call; None once the rows are there.
     fn wait_on(&self, py: Python<'_>, wanted: i64, waited: f64, timeout: f64) -> PyResult<Option<f64>> {
         let wanted = u64::try_from(wanted).unwrap_or(0);
-        self.with(py, |session| session.wait_on(wanted, waited, timeout))
+        self.with(py, |session| session.poll_rows(wanted, waited, timeout))
             .map_err(|error| error::session(&error))
     }
 
-    /// Moment of the baseline.
+    /// Unix time of the baseline.
     #[getter]
     fn start_time(&self, py: Python<'_>) -> Option<f64> {
         self.with(py, |session| session.start_time())
     }
 
-    /// Moment of the stop.
+    /// Unix time of the stop.
     #[getter]
     fn stop_time(&self, py: Python<'_>) -> Option<f64> {
         self.with(py, |session| session.stop_time())
     }
 
-    /// What was planned, as the constructor's arguments.
+    /// The settings, by the argument names of the constructor.
     #[getter]
     fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Plan { config, pid, method, autostart, discover_server, discover_cloud, .. } = self.0.plan();
         let interval = self.with(py, |session| session.interval_s());
-        // `interval=1` reads back as 1, as it was given.
+        // `interval=1` reads back as the int 1.
         #[expect(clippy::cast_possible_truncation, reason = "whole, and below 2^53")]
         let interval = if interval.fract() == 0.0 && interval.abs() < 2_f64.powi(53) {
             json!(interval as i64)
@@ -163,31 +156,31 @@ impl Session {
         to_python(py, &settings)
     }
 
-    /// What is to be known and was not told before: the name of a logging level, and the text.
+    /// New notes since the last call, each as logging level and text.
     fn take_notes(&self, py: Python<'_>) -> Vec<(&'static str, String)> {
         let notes = self.with(py, CoreSession::take_notes).into_iter();
         notes
             .map(|note| match note {
-                Note::Info(text) => ("info", text),
-                Note::Warning(text) => ("warning", text),
+                SessionNote::Info(text) => ("info", text),
+                SessionNote::Warning(text) => ("warning", text),
             })
             .collect()
     }
 
-    /// How CPU time is counted: perf, cgroup or procfs.
+    /// Source of the CPU time: `perf`, `cgroup` or `procfs`.
     #[getter]
     fn cpu_source(&self, py: Python<'_>) -> Option<String> {
         self.with(py, |session| session.cpu_source())
     }
 
-    /// The columns of a table so far; none for a table that is off.
+    /// The columns of a table so far; empty if the table is off.
     fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
         let table = table(name)?;
         let frame = self.with(py, |session| session.frame(table)).unwrap_or_default();
         frame_to_python(py, frame)
     }
 
-    /// The columns of both tables side by side.
+    /// The columns of the process and system tables, joined by sample.
     #[pyo3(signature = (bytes, human_names, system_prefix, process_prefix))]
     fn combined<'py>(
         &self,
@@ -202,13 +195,12 @@ impl Session {
         frame_to_python(py, frame.map_err(|error| PyValueError::new_err(error.to_string()))?)
     }
 
-    /// The default statistics.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = self.with(py, |session| session.stats()).map_err(|error| error::stats(&error))?;
         stats_to_python(py, &stats)
     }
 
-    /// cpu, memory, gpu and vram that the job needs.
+    /// Recommended cpu, memory, gpu and vram.
     fn recommend<'py>(&self, py: Python<'py>, history: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let history = stats_from_python(history)?;
         let resources =
@@ -216,18 +208,18 @@ impl Session {
         to_python(py, &serde_json::to_value(resources).unwrap_or(Value::Null))
     }
 
-    /// The machine, and who seems to use it.
+    /// Facts about the machine, and whether other jobs seem to share it; None if discovery is off.
     fn server_info<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.with(py, CoreSession::server_info).map(|info| map_to_python(py, &info)).transpose()
     }
 
-    /// The cloud, once it is known.
+    /// The cloud; None if discovery is off or unfinished.
     fn cloud_info<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.with(py, CoreSession::cloud_info).map(|info| map_to_python(py, &info)).transpose()
     }
 
     /// The report as HTML text.
-    #[expect(clippy::too_many_arguments, reason = "those of the report, and its names")]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of `report`")]
     #[pyo3(signature = (integration, history, failed, title=None, names=None, requested=None))]
     fn report(
         &self,
@@ -241,8 +233,9 @@ impl Session {
     ) -> PyResult<String> {
         let history = stats_from_python(history)?;
         let recording = self.with(py, CoreSession::recording);
-        let asker = Asker { integration, title, names: names.unwrap_or_default(), requested, failed };
-        py.detach(|| report_for(&recording, asker, history)).map_err(|error| error::stats(&error))
+        let options =
+            ReportOptions { integration, title, names: names.unwrap_or_default(), requested, failed };
+        py.detach(|| options.report(&recording, history)).map_err(|error| error::stats(&error))
     }
 
     /// The snapshot as gzipped JSON.
@@ -254,7 +247,7 @@ impl Session {
         Ok(PyBytes::new(py, &packed))
     }
 
-    /// A recording by its JSON text, gzipped or plain.
+    /// Loads a recording from JSON bytes, gzipped or plain.
     #[staticmethod]
     fn unpack(py: Python<'_>, packed: &[u8]) -> PyResult<Self> {
         let recording = py.detach(|| Recording::read(packed));
@@ -272,7 +265,7 @@ impl Session {
         String::from_utf8(text).map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
-    /// The snapshot as a gzipped file, whole or not at all.
+    /// Writes the snapshot atomically as gzipped JSON.
     fn dump(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         self.with(py, |session| session.dump(&path)).map_err(|error| error::file(&error, path))
     }

@@ -1,11 +1,10 @@
-//! JSON values and Python's, both ways.
+//! Converts between JSON values and Python objects.
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
 
-/// A Python object of the same shape.
 pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
@@ -27,7 +26,6 @@ pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyA
     })
 }
 
-/// A `dict` of the same keys, in their order.
 pub fn map_to_python<'py>(py: Python<'py>, map: &Map<String, Value>) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (key, value) in map {
@@ -36,7 +34,7 @@ pub fn map_to_python<'py>(py: Python<'py>, map: &Map<String, Value>) -> PyResult
     Ok(dict)
 }
 
-/// A number as it was given; one that is too large for a double is infinite.
+/// A number as a Python argument; integers too large for a double become infinite.
 #[derive(Clone, Copy)]
 pub struct Real(pub f64);
 
@@ -53,10 +51,10 @@ impl FromPyObject<'_, '_> for Real {
     }
 }
 
-/// What we are given lies no deeper than this; a list that holds itself has no bottom.
+/// Limit on nesting, since a list can contain itself.
 const DEEPEST: usize = 64;
 
-/// The JSON of a Python object made of what JSON knows. Numbers that are not finite are missing.
+/// Converts to JSON; non-finite numbers become null.
 pub fn from_python(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     nested(object, DEEPEST)
 }
@@ -82,7 +80,7 @@ fn nested(object: &Bound<'_, PyAny>, deeper: usize) -> PyResult<Value> {
     }
     let below = || {
         deeper.checked_sub(1).ok_or_else(|| {
-            PyValueError::new_err(format!("cannot use lists and dicts more than {DEEPEST} levels deep"))
+            PyValueError::new_err(format!("lists and dicts are nested more than {DEEPEST} levels deep"))
         })
     };
     if let Ok(dict) = object.cast::<PyDict>() {
@@ -93,17 +91,16 @@ fn nested(object: &Bound<'_, PyAny>, deeper: usize) -> PyResult<Value> {
         let items = object.try_iter()?.map(|item| nested(&item?, deeper));
         return items.collect::<PyResult<_>>().map(Value::Array);
     }
-    // Numbers of other packages, numpy's for one.
+    // Number types of other packages, such as numpy.
     match object.extract::<f64>() {
         Ok(number) => Ok(Number::from_f64(number).map_or(Value::Null, Value::Number)),
         Err(_) => Err(PyTypeError::new_err(format!(
-            "cannot use a value of type `{}` here",
+            "cannot convert a value of type `{}`",
             object.get_type().name()?
         ))),
     }
 }
 
-/// The JSON object of a `dict`.
 pub fn map_from_python(dict: &Bound<'_, PyDict>) -> PyResult<Map<String, Value>> {
     entries(dict, DEEPEST)
 }

@@ -1,4 +1,4 @@
-"""A foreach of 8, and a join that merges all artifacts and has a card of its own beside ours."""
+"""A foreach of 8, and a join that merges all artifacts and has its own card."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A step that ends its process by itself."""
+"""A step that exits its process."""
 
 import sys
 

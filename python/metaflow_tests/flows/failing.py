@@ -1,4 +1,4 @@
-"""A step that fails for good."""
+"""A step that fails."""
 
 from time import sleep
 

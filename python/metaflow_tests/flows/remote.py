@@ -1,4 +1,4 @@
-"""A flow whose step is run again as another machine would."""
+"""A flow whose step also runs from the code package."""
 
 from time import sleep
 

@@ -1,4 +1,4 @@
-"""A retry that succeeds, a step of 0.2 s without a card, one that is caught, and a tracker that cannot start."""
+"""A successful retry, a step of 0.2 s without a card, a caught step, and a tracker that cannot start."""
 
 import time
 

@@ -1,3 +1,3 @@
-"""What Metaflow finds here: a step decorator. The card beside it is found by its folder."""
+"""Registers the step decorator with Metaflow. Metaflow finds the card by its folder."""
 
 STEP_DECORATORS_DESC = [("track_resources", ".track_resources.TrackResourcesDecorator")]

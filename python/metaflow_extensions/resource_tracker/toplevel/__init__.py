@@ -1,3 +1,3 @@
-"""Which module's names `metaflow` exports beside its own."""
+"""Names the module whose names `metaflow` exports in addition to its own."""
 
 toplevel = "either_order"

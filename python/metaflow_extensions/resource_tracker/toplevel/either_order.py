@@ -1,17 +1,17 @@
-"""`step` and `track_resources` as `metaflow` exports them, so that they can stand in either order.
+"""`step` and `track_resources` as exported by `metaflow`, usable in either order.
 
-Metaflow's own `step` must stand closest to the function, and forgets what a decorator below it did. Every name in this
-module becomes one of `metaflow`'s.
+Metaflow's own `step` must be the innermost decorator, and drops the effect of decorators below it. Every name in this
+module becomes a name of the module `metaflow`.
 """
 
 from __future__ import annotations
 
 
 def track_resources(function=None, **attributes):
-    """Records what a step uses; see the documentation of resource-tracker.
+    """Record the resource usage of a step; see the documentation of resource-tracker.
 
-    `interval`: seconds between samples. `artifact_name`: where the step keeps what was recorded. `create_card`: whether
-    the step gets the card `tracked_resources`.
+    `interval`: seconds between samples. `artifact_name`: artifact of the step with the recording. `create_card`: add
+    the card `tracked_resources` to the step.
     """
     from metaflow.decorators import _base_step_decorator
     from metaflow_extensions.resource_tracker.plugins.track_resources import TrackResourcesDecorator
@@ -19,14 +19,14 @@ def track_resources(function=None, **attributes):
     if function is None:
         return lambda function: track_resources(function, **attributes)
     if hasattr(function, "__code__") and not hasattr(function, "is_step"):
-        # No step yet: `step` below sees to it.
+        # Not a step yet: `step` below adds the decorator.
         function.track_resources_attributes = attributes
         return function
     return _base_step_decorator(TrackResourcesDecorator, function, **attributes)
 
 
 def step(f=None, **options):
-    """Marks a method as a step, as Metaflow's own `step` does; `@track_resources` may stand below it."""
+    """Mark a method as a step like Metaflow's `step`; `@track_resources` may be below it."""
     from metaflow import decorators
 
     if f is None:

@@ -1,7 +1,6 @@
-"""`@track_resources`: what a step used, as an artifact of the step and as a card.
+"""`@track_resources`: records the resource usage of a step as an artifact and a card.
 
-The step comes first: whatever goes wrong here is written into the artifact and shown on the card, and the step neither
-fails nor waits.
+An error of the tracker never fails or delays the step. It is stored in the artifact and shown on the card.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ CARD = "tracked_resources"
 
 class TrackResourcesDecorator(StepDecorator):
     """
-    Records what a step uses: CPU, memory, storage, network and GPUs of its processes and of the machine.
+    Records CPU, memory, storage, network and GPU usage of a step and of the machine.
 
     Parameters
     ----------
     interval : float, default 1
         Seconds between two samples.
     artifact_name : str, default "resource_tracker_data"
-        Where the step keeps what was recorded.
+        Artifact of the step with the recording.
     create_card : bool, default True
-        Whether the step gets the card `tracked_resources`.
+        Add the card `tracked_resources` to the step.
     """
 
     name = "track_resources"
@@ -46,15 +45,15 @@ class TrackResourcesDecorator(StepDecorator):
         self._logger = logger
         self._flow_datastore = flow_datastore
         with self._guard():
-            # Each branch has an artifact of its own: a join that merges all others must not stumble over it.
+            # The artifact differs between branches; `merge_artifacts` in a join must ignore it.
             INTERNAL_ARTIFACTS_SET.add(self.attributes["artifact_name"])
-        # An option of `--with` comes as text.
+        # Options of `--with` are strings.
         if str(self.attributes["create_card"]).lower() not in ("false", "0", "none"):
             with self._guard():
                 self._add_card(step_name, decorators)
 
     def _add_card(self, step_name, decorators):
-        """One card of ours, however often a step is initialised."""
+        """Add the card once, even if the step is initialised several times."""
         from metaflow.plugins.cards.card_decorator import CardDecorator
 
         cards = [deco for deco in decorators if isinstance(deco, CardDecorator)]
@@ -62,17 +61,17 @@ class TrackResourcesDecorator(StepDecorator):
         if self._card is not None:
             return
         options = {"artifact_name": self.attributes["artifact_name"], "requested": _requested(decorators)}
-        # As if it stood in the source: Metaflow hands all others on to tasks as text, where we come again anyway.
+        # `statically_defined`: Metaflow passes other decorators to tasks as text, where this method runs again.
         self._card = CardDecorator(attributes={"type": CARD, "options": options}, statically_defined=True)
         self._card.external_init()
-        # Metaflow is going through this very list, and comes to the new card next.
+        # Metaflow is iterating over this list, and reaches the new card next.
         decorators.append(self._card)
-        # The first card of a step has counted them, and may have done so before ours came.
+        # The first card of a step counts the cards, possibly before this one was added.
         CardDecorator._register_event(f"step-init-{step_name}")
         CardDecorator._set_card_counts_per_step(step_name, len(cards) + 1)
 
     def add_to_package(self):
-        """The package, its native module included, goes where the step goes."""
+        """Add this package, including its native module, to the code package."""
         from metaflow.packaging_sys import ContentType
 
         with self._guard():
@@ -97,7 +96,7 @@ class TrackResourcesDecorator(StepDecorator):
         with self._guard():
             self._tracker = package.import_tracker()(interval=float(self.attributes["interval"]))
         if self._tracker is None:
-            self._say("this step runs untracked")
+            self._log_error("this step runs untracked")
 
     def task_decorate(self, step_func, flow, graph, retry_count, max_user_code_retries, ubf_context):
         if self._tracker is None:
@@ -108,7 +107,7 @@ class TrackResourcesDecorator(StepDecorator):
             try:
                 return step_func(*inputs)
             except (KeyboardInterrupt, SystemExit):
-                # No `Exception`, so that none of the hooks below hears of it.
+                # Metaflow calls `task_exception` only for subclasses of `Exception`.
                 self._finish(flow, graph, failed=True)
                 raise
 
@@ -122,8 +121,7 @@ class TrackResourcesDecorator(StepDecorator):
         return False
 
     def task_finished(self, step_name, flow, graph, is_task_ok, retry_count, max_user_code_retries):
-        # Metaflow makes cards of tasks that succeeded; of one that failed it is wanted all the more. An attempt that
-        # is followed by another leaves the card to that one.
+        # Metaflow creates cards only for successful tasks. A failed task gets its card here, after its last attempt.
         if is_task_ok or self._card is None or retry_count < max_user_code_retries:
             return
         with self._guard():
@@ -140,7 +138,7 @@ class TrackResourcesDecorator(StepDecorator):
             )
 
     def _finish(self, flow, graph, failed):
-        """Ends the recording, and leaves it on the flow as an artifact."""
+        """Stop the recording and store it on the flow as an artifact."""
         if self._where is None:
             return
         data = {}
@@ -159,14 +157,14 @@ class TrackResourcesDecorator(StepDecorator):
             data["error"] = self._error
         try:
             setattr(flow, self.attributes["artifact_name"], data)
-        except Exception:  # a parameter of that name, say
+        except Exception:  # for example, a parameter has the same name
             with self._guard():
                 raise
-            self._say("what was recorded cannot be kept as an artifact")
+            self._log_error("the recording cannot be saved as an artifact")
 
-    def _say(self, what):
-        """One line in the log of the step."""
-        error = self._error or {"error_type": "error", "error_message": "not known"}
+    def _log_error(self, what):
+        """Write one line to the log of the step."""
+        error = self._error or {"error_type": "error", "error_message": "unknown"}
         with contextlib.suppress(Exception):
             text = f"[@track_resources] {what}: {error['error_type']}: {error['error_message']}"
             self._logger(text, timestamp=False, bad=True)
@@ -196,12 +194,12 @@ class TrackResourcesDecorator(StepDecorator):
 
     @contextlib.contextmanager
     def _guard(self):
-        """Keeps what goes wrong here from the step; the first of it is told."""
+        """Keep errors of the tracker away from the step, and store the first one."""
         try:
             yield
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
-        except BaseException as error:  # a panic of the native module is no `Exception`
+        except BaseException as error:  # a panic of the native module is not an `Exception`
             import traceback
 
             if self._error is None:
@@ -219,12 +217,12 @@ def _history(past):
 
 
 def _requested(decorators):
-    """What the step asked for, as its author could have written it; None where it did not."""
-    asked = []
+    """Return the resource decorators of the step as source text; None if there are none."""
+    requested = []
     for deco in decorators:
         if deco.name in ("resources", "batch", "kubernetes"):
             given = getattr(deco, "_user_defined_attributes", set())
             wanted = [(key, deco.attributes.get(key)) for key in ("cpu", "memory", "gpu") if key in given]
             if wanted:
-                asked.append(f"@{deco.name}({', '.join(f'{key}={value}' for key, value in wanted)})")
-    return " ".join(asked) or None
+                requested.append(f"@{deco.name}({', '.join(f'{key}={value}' for key, value in wanted)})")
+    return " ".join(requested) or None

@@ -1,4 +1,4 @@
-"""The package `resource_tracker`, on the machine where the flow is started and on the one where a step runs."""
+"""Ships the package `resource_tracker` with the flow, and imports it where a step runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def files():
-    """Path and place of each file that a step needs on another machine, the native module included."""
+    """Yield source path and package path of each file that a remote step needs, including the native module."""
     import resource_tracker
 
     folder = os.path.dirname(os.path.abspath(resource_tracker.__file__))
@@ -19,27 +19,27 @@ def files():
 
 
 def import_tracker():
-    """`ResourceTracker`; an `ImportError` in words where what came along is for another platform.
+    """Return `ResourceTracker`, from the code package or else from a package installed on this machine.
 
-    A package that is installed on that machine does in its place.
+    If the shipped native module is for another platform, the `ImportError` names this platform.
     """
     import platform
 
     here = f"Python {platform.python_version()} on {sys.platform} {platform.machine()}"
-    if sys.version_info < (3, 9):  # noqa: UP036 - Metaflow's code packages also run where pip has not asked
-        raise ImportError(f"resource_tracker needs Python 3.9, this is {here}")
+    if sys.version_info < (3, 9):  # noqa: UP036 - code packages bypass pip's check of `requires-python`
+        raise ImportError(f"resource_tracker needs Python 3.9 or later, this is {here}")
     try:
         from resource_tracker import ResourceTracker
     except ImportError as error:
         try:
             return _import_installed()
         except ImportError:
-            raise ImportError(f"resource_tracker has no module for {here} ({error})") from error
+            raise ImportError(f"resource_tracker has no native module for {here} ({error})") from error
     return ResourceTracker
 
 
 def _import_installed():
-    """The same from elsewhere than the code package, in which this very file lies."""
+    """Import from outside the code package, which contains this file."""
     code = os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4))
     for name in [name for name in sys.modules if name.partition(".")[0] == "resource_tracker"]:
         del sys.modules[name]

@@ -1,36 +1,36 @@
-"""What earlier runs of a step used, by the artifacts that they left."""
+"""Statistics of earlier runs of a step, read from their artifacts."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-#: How many runs a recommendation looks back on.
+#: Number of earlier runs that a recommendation uses.
 RUNS = 5
-#: A step does not wait longer than this for its past; runs that were not read in time do not count.
+#: Time limit for reading earlier runs. Runs that were not read in time are left out.
 BUDGET_S = 1.0
-#: Tasks of a wide foreach are asked for in so many at once, with a look at the clock in between.
+#: Tasks of a wide foreach are read in batches of this size, with a check of the time limit between two batches.
 AT_ONCE = 64
 
 
 def past_stats(flow_datastore, metadata, flow_name, run_id, step_name, end_step, artifact_name, has_many=True):
-    """The statistics of the last successful runs, newest first, all tasks of a run taken together.
+    """Return the statistics of the last successful runs, newest first, with all tasks of a run combined.
 
-    `has_many`: the step may have many tasks, so that they are counted before they are asked for.
+    `has_many`: the step may have many tasks, so they are listed first and then read in batches.
     """
     found, failed = [], []
-    asked = (flow_datastore, metadata, flow_name, run_id, step_name, end_step, artifact_name, has_many)
+    arguments = (flow_datastore, metadata, flow_name, run_id, step_name, end_step, artifact_name, has_many)
 
-    def look():
+    def read():
         try:
-            found.extend(_runs(time.monotonic() + BUDGET_S, *asked))
+            found.extend(_runs(time.monotonic() + BUDGET_S, *arguments))
         except BaseException as error:
             failed.append(error)
 
-    # A service that does not answer holds up a thread of its own, and not the step.
-    looker = threading.Thread(target=look, name="resource-tracker-past", daemon=True)
-    looker.start()
-    looker.join(BUDGET_S)
+    # In a thread, so that a service that does not answer cannot block the step.
+    reader = threading.Thread(target=read, name="resource-tracker-past", daemon=True)
+    reader.start()
+    reader.join(BUDGET_S)
     if failed:
         raise failed[0]
     return list(found)
@@ -61,7 +61,7 @@ def _runs(deadline, flow_datastore, metadata, flow_name, run_id, step_name, end_
 
 
 def _many(flow_datastore, metadata, flow_name, run_id, step_name, deadline):
-    """The tasks of a step; none where they are too many for the time that is left, since a part is not the run."""
+    """Return the tasks of a step; none if reading all of them exceeds the time limit."""
     tasks = metadata.get_object("step", "task", {}, None, flow_name, run_id, step_name) or []
     paths = ["/".join((run_id, step_name, str(task.get("task_name") or task["task_id"]))) for task in tasks]
     found = []
@@ -77,7 +77,10 @@ def _id(run):
 
 
 def _stats_of(artifact):
-    """None, or one: of our artifacts and of the original package's, whose later ones hold a snapshot only."""
+    """Return a list of one or no statistics, from an artifact of this package or of the original one.
+
+    Later versions of the original package store only a snapshot.
+    """
     from resource_tracker import ResourceTracker, _native
 
     if not isinstance(artifact, dict) or artifact.get("step_failed"):
@@ -87,6 +90,6 @@ def _stats_of(artifact):
         try:
             stats = ResourceTracker.from_snapshot(artifact["tracker"]).stats()
         except (RuntimeError, ValueError):
-            # Nothing was recorded, or by something that we do not know.
+            # Nothing was recorded, or the format is unknown.
             return []
     return [stats] if stats else []

@@ -1,4 +1,4 @@
-"""The card `tracked_resources`: the report of what a step used, or why there is none."""
+"""The card `tracked_resources`: the report of a step, or the reason why there is no report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metaflow_extensions.resource_tracker.plugins.track_resources import package
 
 
 class TrackedResourcesCard(MetaflowCard):
-    """What the step used, and what to ask for next time."""
+    """Resource usage of the step and recommendation for the next run."""
 
     type = "tracked_resources"
 
@@ -23,16 +23,16 @@ class TrackedResourcesCard(MetaflowCard):
             names["Attempt"] = str(task.current_attempt + 1)
         title = f"{flow} / {step}"
         with contextlib.suppress(ImportError):
-            # Before the artifact, which is made of its classes.
+            # Import the package first: unpickling the artifact needs its classes.
             package.import_tracker()
         try:
             data = task[self._options.get("artifact_name", "resource_tracker_data")].data
         except KeyError:
-            return _notice(title, names, "The step ended before its figures could be kept.", "")
+            return _notice(title, names, "The step ended before its recording could be saved.", "")
         error = data.get("error")
         if error is not None and "tracker" not in data:
-            said = f"{error['error_type']}: {error['error_message']}"
-            return _notice(title, names, f"The step ran untracked. {said}", error["traceback"])
+            message = f"{error['error_type']}: {error['error_message']}"
+            return _notice(title, names, f"The step ran untracked. {message}", error["traceback"])
 
         if error is not None:
             names["Tracker"] = f"{error['error_type']}: {error['error_message']}"
@@ -46,13 +46,13 @@ class TrackedResourcesCard(MetaflowCard):
                 names=names,
                 requested=self._options.get("requested"),
             )
-        except RuntimeError as nothing:
-            return _notice(title, names, f"{nothing}.", "")
+        except RuntimeError as error:
+            return _notice(title, names, f"{error}.", "")
         return str(report)
 
 
 def _notice(title, names, problem, details):
-    """A page without the native module, which may be what is missing."""
+    """Return a page made without the native module, which may be missing."""
     from html import escape
 
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in names.items())

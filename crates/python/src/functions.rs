@@ -1,4 +1,4 @@
-//! Functions without a tracker: the metric table, the machine, the cloud, servers and prices.
+//! Functions that need no tracker: metric table, machine, cloud, servers and prices, statistics.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,30 +6,22 @@ use std::time::Duration;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
-use resource_tracker::allocation::CHECKS;
-use resource_tracker::catalog::{self, Catalog, Query, Settings};
-use resource_tracker::cloud;
-use resource_tracker::host;
-use resource_tracker::metric::Metric;
-use resource_tracker::output;
-use resource_tracker::recommend;
-use resource_tracker::record::PROGRAM_VERSION;
-use resource_tracker::root::Root;
-use resource_tracker::source;
-use resource_tracker::stats::{self, Stats};
-use resource_tracker::step;
+use resource_tracker::{
+    ALLOCATION_CHECKS, Catalog, CatalogSettings, CloudInfo, Metric, Output, Query, Stats,
+};
 use serde_json::{Value, json};
 
 use crate::error;
+use crate::readings::space_to_python;
 use crate::value::{Real, from_python, map_from_python, map_to_python, to_python};
 
 /// Version of the package.
 #[pyfunction]
 pub fn version() -> &'static str {
-    PROGRAM_VERSION
+    env!("CARGO_PKG_VERSION")
 }
 
-/// The metric table, without what every GPU has: dicts of table, column, unit, kind, decimals, `human_name`, `byte_factor` and doc.
+/// The metric table without the per-GPU columns.
 #[pyfunction]
 pub fn metrics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let rows = PyList::empty(py);
@@ -48,37 +40,36 @@ pub fn metrics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(rows)
 }
 
-/// The machine, without the guess who uses it.
+/// Facts about the machine.
 #[pyfunction]
 pub fn server_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let info = py.detach(|| Root::host_as_guest().map(|root| host::look(&root, "self").server_info()));
-    map_to_python(py, &info.unwrap_or_default())
+    map_to_python(py, &py.detach(resource_tracker::server_info))
 }
 
-/// The cloud; waits a second at the most, and is found out once a process.
+/// The cloud; waits one second at most. The answer is cached for the life of the process.
 #[pyfunction]
 pub fn cloud_info(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let info = py.detach(|| serde_json::to_value(cloud::cloud_info(false)));
+    let info = py.detach(|| serde_json::to_value(CloudInfo::get(false)));
     to_python(py, &info.map_err(|error| PyValueError::new_err(error.to_string()))?)
 }
 
-/// Several runs' statistics as one.
+/// Combines the statistics of several runs.
 #[pyfunction]
 pub fn aggregate_stats<'py>(py: Python<'py>, runs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let runs = stats_from_python(runs)?;
-    let combined = stats::aggregate_stats(&runs).map_err(|error| error::stats(&error))?;
+    let combined = Stats::combine(&runs).map_err(|error| error::stats(&error))?;
     stats_to_python(py, &combined)
 }
 
-/// The statistics of some runs, one after the other.
+/// Reads a list of statistics, one per run.
 pub fn stats_from_python(runs: &Bound<'_, PyAny>) -> PyResult<Vec<Stats>> {
     let py = runs.py();
     let refuse =
-        |why| PyValueError::new_err(format!("wanted is a list of dicts as `stats()` gives them: {why}"));
-    // A dict gives its keys and a text its letters, which are no runs.
+        |why| PyValueError::new_err(format!("expected a list of dicts as returned by `stats()`: {why}"));
+    // Iterating over a dict gives keys and over a string letters, neither of which are runs.
     let is_one = runs.is_instance_of::<PyDict>() || runs.is_instance_of::<PyString>();
     let Some(runs) = Some(runs).filter(|_| !is_one).and_then(|runs| runs.try_iter().ok()) else {
-        return Err(refuse(format!("a `{}` is none", runs.get_type().name()?)));
+        return Err(refuse(format!("got a `{}`", runs.get_type().name()?)));
     };
     let read = |run: PyResult<Bound<'_, PyAny>>| {
         let run = match from_python(&run?) {
@@ -95,59 +86,58 @@ pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'p
     to_python(py, &value)
 }
 
-/// The statistics of a workflow's step under the names that its artifact has for them.
+/// Statistics of a Metaflow step under the names of the step's artifact.
 #[pyfunction]
 pub fn step_stats<'py>(py: Python<'py>, stats: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let runs = stats_from_python(&PyList::new(py, [stats])?.into_any())?;
-    map_to_python(py, &runs.first().map(step::to_artifact).unwrap_or_default())
+    map_to_python(py, &runs.first().map(Stats::to_metaflow).unwrap_or_default())
 }
 
-/// The statistics that a step's artifact holds under `stats`, or None where there are none that we know.
+/// Statistics from the entry `stats` of a step's artifact; None if the format is unknown.
 #[pyfunction]
 pub fn stats_of_step<'py>(
     py: Python<'py>,
     figures: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Ok(figures) = from_python(figures) else { return Ok(None) };
-    step::from_artifact(&figures).map(|stats| stats_to_python(py, &stats)).transpose()
+    Stats::from_metaflow(&figures).map(|stats| stats_to_python(py, &stats)).transpose()
 }
 
-/// What earlier runs of a step say together.
+/// Statistics of earlier runs of a step, combined for its artifact.
 #[pyfunction]
 pub fn step_history<'py>(py: Python<'py>, runs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let runs = stats_from_python(runs)?;
-    map_to_python(py, &step::history(&runs).map_err(|error| error::stats(&error))?)
+    map_to_python(py, &Stats::metaflow_history(&runs).map_err(|error| error::stats(&error))?)
 }
 
-/// Memory in MB, rounded up as recommendations are.
+/// Memory in MB, rounded up to a recommended size.
 #[pyfunction]
 pub fn round_memory(mb: Real) -> PyResult<u32> {
     let Real(mb) = mb;
     if !mb.is_finite() {
-        return Err(PyValueError::new_err(format!("`mb` must be a size that memory can have, not `{mb}`")));
+        return Err(PyValueError::new_err(format!("`mb` must be a finite number, not `{mb}`")));
     }
-    Ok(recommend::round_memory(mb))
+    Ok(resource_tracker::round_memory(mb))
 }
 
-/// Whether a block device's name is that of a partition.
+/// Whether the block device is a partition.
 #[pyfunction]
 pub fn is_partition(name: &str) -> bool {
-    source::is_partition(name)
+    resource_tracker::is_partition(name)
 }
 
-/// Size, used and free bytes of each ZFS pool.
+/// Total, used and free bytes of each ZFS pool.
 #[pyfunction]
 pub fn zfs_pools(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let pools = py.detach(|| source::zfs_pools(&Root::host_as_guest()?)).unwrap_or_default();
+    let pools = py.detach(resource_tracker::zfs_pools);
     let dict = PyDict::new(py);
     for (name, space) in pools {
-        let sizes = json!({"total": space.total_bytes, "used": space.used_bytes, "free": space.free_bytes});
-        dict.set_item(name, to_python(py, &sizes)?)?;
+        dict.set_item(name, space_to_python(py, &space)?)?;
     }
     Ok(dict)
 }
 
-/// The cheapest servers that fit, each with who says so (`source`) and as of when (`as_of`).
+/// The cheapest servers that fit, each with the source and the date of its price (`source`, `as_of`).
 #[pyfunction]
 #[pyo3(signature = (cpu, memory, gpu, vram, n, filters))]
 pub fn recommended_servers<'py>(
@@ -170,7 +160,9 @@ pub fn recommended_servers<'py>(
     for (name, value) in map_from_python(filters)? {
         query.filters.set(&name, &value).map_err(|error| error::catalog(&error))?;
     }
-    let answer = py.detach(|| catalog::servers(&query)).map_err(|error| error::catalog(&error))?;
+    let answer = py
+        .detach(|| Catalog::new(CatalogSettings::from_env()).servers(&query))
+        .map_err(|error| error::catalog(&error))?;
     let list = PyList::empty(py);
     for fields in answer.rows() {
         list.append(map_to_python(py, &fields)?)?;
@@ -178,7 +170,7 @@ pub fn recommended_servers<'py>(
     Ok(list)
 }
 
-/// USD an hour for an instance type on demand: in that region, else in the vendor's cheapest other one, else None.
+/// On-demand price in USD per hour: in the region, else in the vendor's cheapest region, else None.
 #[pyfunction]
 pub fn instance_price(
     py: Python<'_>,
@@ -187,27 +179,32 @@ pub fn instance_price(
     instance_type: &str,
 ) -> PyResult<Option<f64>> {
     let price = py
-        .detach(|| Catalog::new(Settings::from_env()).instance_price(vendor_id, region_id, instance_type))
+        .detach(|| {
+            Catalog::new(CatalogSettings::from_env()).instance_price(vendor_id, region_id, instance_type)
+        })
         .map_err(|error| error::catalog(&error))?;
     Ok(price.map(|price| price.usd_per_hour))
 }
 
-/// What the Keeper answers to a path, or None when it does not within the time.
+/// The Keeper's answer to a path; None if there is no answer within the timeout.
 #[pyfunction]
 pub fn keeper_request<'py>(py: Python<'py>, path: &str, timeout: Real) -> PyResult<Bound<'py, PyAny>> {
     let deadline = Duration::try_from_secs_f64(timeout.0).map_err(|_| {
-        PyValueError::new_err(format!("`timeout` must be seconds that can be waited, not `{}`", timeout.0))
+        PyValueError::new_err(format!(
+            "`timeout` must be a finite number of seconds, 0 or more, not `{}`",
+            timeout.0
+        ))
     })?;
-    let settings = Settings { deadline, ..Settings::from_env() };
-    let answer = py.detach(|| catalog::keeper_request(&settings, path));
+    let settings = CatalogSettings { deadline, ..CatalogSettings::from_env() };
+    let answer = py.detach(|| settings.keeper_request(path));
     to_python(py, &answer.unwrap_or(Value::Null))
 }
 
-/// From when on the machine counts as shared: four dicts of `system_column`, `process_column`, percent and absolute.
+/// Thresholds above which the machine counts as shared with other jobs.
 #[pyfunction]
 pub fn allocation_checks(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let checks = PyList::empty(py);
-    for check in CHECKS {
+    for check in ALLOCATION_CHECKS {
         let row = json!({
             "system_column": check.system.column(),
             "process_column": check.process.column(),
@@ -219,8 +216,8 @@ pub fn allocation_checks(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(checks)
 }
 
-/// Writes a text file, whole or not at all.
+/// Writes a text file atomically.
 #[pyfunction]
 pub fn save_text(py: Python<'_>, text: &str, path: PathBuf) -> PyResult<()> {
-    py.detach(|| output::write_text(&path, text)).map_err(|error| error::file(&error, path))
+    py.detach(|| Output::write_text(&path, text)).map_err(|error| error::file(&error, path))
 }

@@ -1,7 +1,8 @@
-"""`method`: a process of its own that records on when its host is killed."""
+"""`method`: a sidecar process samples, and goes on when the host process is killed."""
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -17,7 +18,7 @@ from conftest import SMALL_DISK, Stalls, run_program, run_with_mount
 from resource_tracker import ResourceTracker, _native
 
 
-def _companions() -> list[int]:
+def _sidecars() -> list[int]:
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -27,17 +28,25 @@ def _companions() -> list[int]:
             except OSError:
                 continue
             home = os.environ["XDG_DATA_HOME"].encode()
-            if b"companion" in words and state != "Z" and any(home in word for word in words):
+            if b"sidecar" in words and state != "Z" and any(home in word for word in words):
                 found.append(int(name))
     return found
 
 
+def _sidecars_after_the_end() -> list[int]:
+    """Sidecars that still run, after they had time to end."""
+    deadline = time.monotonic() + 10
+    while _sidecars() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return _sidecars()
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_a_companion_does_all_that_a_thread_does(method: str) -> None:
+def test_sidecar_records_what_a_thread_records(method: str) -> None:
     tracker = ResourceTracker(interval=0.1, method=method)
     assert tracker.running and tracker.method == method
-    (companion,) = _companions()
-    parent = int(Path(f"/proc/{companion}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    (sidecar,) = _sidecars()
+    parent = int(Path(f"/proc/{sidecar}/stat").read_text().rsplit(")", 1)[1].split()[1])
     assert parent != os.getpid()
     end = time.process_time() + 0.4
     while time.process_time() < end:
@@ -45,9 +54,9 @@ def test_a_companion_does_all_that_a_thread_does(method: str) -> None:
     tracker.wait_for_samples(3)
     while_running = len(tracker.process_metrics)
     tracker.stop()
-    assert not tracker.running and tracker.state == "stopped" and _companions() == []
+    assert not tracker.running and tracker.state == "stopped" and _sidecars() == []
     assert len(tracker.process_metrics) == tracker.n_samples > while_running
-    assert set(tracker.process_metrics["children"]) == {0.0}, "the companion is no child of the job"
+    assert set(tracker.process_metrics["children"]) == {0.0}, "the sidecar is not a child of the job"
     spent = sum(tracker.process_metrics["utime"]) + sum(tracker.process_metrics["stime"])
     assert 0.38 < spent < 0.8
     assert tracker.stats()["process_memory"]["max"] > 0
@@ -57,19 +66,19 @@ def test_a_companion_does_all_that_a_thread_does(method: str) -> None:
     assert list((Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker").iterdir()) == []
 
 
-def test_a_companion_may_record_the_machine_alone() -> None:
+def test_sidecar_can_record_only_the_machine() -> None:
     with ResourceTracker(interval=0.05, method="spawn", track_processes=False) as tracker:
         tracker.wait_for_samples(2)
     assert len(tracker.system_metrics) == tracker.n_samples >= 2
 
 
-def test_an_error_of_the_companion_is_the_hosts_to_hear() -> None:
-    with pytest.raises(ProcessLookupError, match="companion"):
+def test_error_of_the_sidecar_is_raised_in_the_host() -> None:
+    with pytest.raises(ProcessLookupError, match="sidecar"):
         ResourceTracker(pid=2**22 - 1, method="spawn")
 
 
-def test_a_host_whose_companion_can_write_nothing_samples_by_itself(scratch: Path) -> None:
-    # As on a full disk, for the host too.
+def test_host_samples_in_a_thread_if_the_sidecar_cannot_write(scratch: Path) -> None:
+    # No file can be written, as on a full disk. The limit holds for the host too.
     program = """
         import logging, resource, sys
         from resource_tracker import ResourceTracker
@@ -79,14 +88,14 @@ def test_a_host_whose_companion_can_write_nothing_samples_by_itself(scratch: Pat
             tracker.wait_for_samples(3)
         assert tracker.stats()["process_memory"]["max"] > 0
     """
-    by_itself, no_tables = sorted(run_program(program).splitlines(), key=lambda line: "no tables" in line)
-    assert by_itself.startswith("WARNING the companion did not start: cannot write `") and "a thread" in by_itself
+    in_thread, no_tables = sorted(run_program(program).splitlines(), key=lambda line: "no tables" in line)
+    assert in_thread.startswith("WARNING the sidecar did not start: cannot write `") and "in a thread" in in_thread
     assert no_tables.startswith("WARNING cannot write `")
-    assert _companions() == [] and list(scratch.iterdir()) == []
+    assert _sidecars() == [] and list(scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize("method", ["", "spawn"])
-def test_rows_for_which_a_disk_has_no_room_are_not_lost(method: str) -> None:
+def test_rows_that_do_not_fit_on_the_disk_are_not_lost(method: str) -> None:
     program = """
         import logging, os, sys, time
         from resource_tracker import ResourceTracker
@@ -108,15 +117,13 @@ def test_rows_for_which_a_disk_has_no_room_are_not_lost(method: str) -> None:
         tracker.stop()
         rows = tracker.process_metrics["timestamp"]
         assert len(rows) == tracker.n_samples > known, (len(rows), tracker.n_samples, known)
-        # A thread's are known at once.
+        # Rows of a thread are known at once, rows of a sidecar after the stop.
         assert known > 20 or tracker.method, known
         assert ResourceTracker.loads(tracker.dumps()).process_metrics["timestamp"] == rows
         assert tracker.stats()["timestamp"]["duration"] == rows[-1] - tracker.start_time
         stats = tracker.stats()
         tracker.cleanup()
         assert tracker.stats() == stats and len(tracker.process_metrics) == 0
-        ours = f"resource-tracker-{os.getpid()}-"
-        assert not [name for name in os.listdir("/dev/shm") + os.listdir("/tmp") if name.startswith(ours)]
         print(sorted(os.listdir(folder)))
     """
     said, left = run_with_mount(SMALL_DISK, program, method).splitlines()
@@ -125,13 +132,13 @@ def test_rows_for_which_a_disk_has_no_room_are_not_lost(method: str) -> None:
 
 
 @pytest.mark.parametrize("on_broken_pipes", [signal.SIG_IGN, signal.SIG_DFL])
-def test_a_companion_that_does_not_answer_costs_a_warning(home: Path, on_broken_pipes: signal.Handlers) -> None:
+def test_sidecar_without_an_answer_is_a_warning(home: Path, on_broken_pipes: signal.Handlers) -> None:
     before = signal.signal(signal.SIGPIPE, on_broken_pipes)
     mute = home / "mute"
     mute.write_text("#!/bin/sh\n")
     mute.chmod(0o700)
     tracker = ResourceTracker(interval=0.02, method="spawn", autostart=False)
-    session = _native.Session(companion=str(mute), **tracker._settings())
+    session = _native.Session(sidecar=str(mute), **tracker._settings())
     try:
         session.start()
     finally:
@@ -139,37 +146,37 @@ def test_a_companion_that_does_not_answer_costs_a_warning(home: Path, on_broken_
     assert session.running
     session.stop()
     ((level, note),) = session.take_notes()
-    assert level == "warning" and "it ended without a word" in note
-    missing = _native.Session(companion=str(home / "missing"), **tracker._settings())
+    assert level == "warning" and "it exited without an answer" in note
+    missing = _native.Session(sidecar=str(home / "missing"), **tracker._settings())
     with pytest.raises(RuntimeError, match="missing"):
         missing.start()
 
 
-def test_a_companion_is_stopped_by_nobody_but_its_host() -> None:
+def test_signals_of_other_processes_do_not_stop_the_sidecar() -> None:
     tracker = ResourceTracker(interval=0.02, method="spawn")
-    (companion,) = _companions()
+    (sidecar,) = _sidecars()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # As a scheduler does, to all processes of a job that may have something to save.
-        subprocess.run(["kill", f"-{number.value}", str(companion)], check=True)
+        # A scheduler warns all processes of a job this way.
+        subprocess.run(["kill", f"-{number.value}", str(sidecar)], check=True)
     tracker.wait_for_samples(tracker.n_samples + 5)
     assert tracker.state == "running"
-    # One that waits there while ours is sent takes it with it.
-    os.kill(companion, signal.SIGSTOP)
-    subprocess.run(["kill", str(companion)], check=True)
+    # A signal that is pending when the host stops its sidecar changes nothing.
+    os.kill(sidecar, signal.SIGSTOP)
+    subprocess.run(["kill", str(sidecar)], check=True)
     tracker.stop()
-    assert tracker.state == "stopped" and _companions() == []
+    assert tracker.state == "stopped" and _sidecars() == []
 
 
-def test_a_companion_that_was_halted_hears_of_the_stop() -> None:
+def test_halted_sidecar_can_be_stopped() -> None:
     tracker = ResourceTracker(interval=0.05, method="spawn")
     tracker.wait_for_samples(2)
-    os.kill(_companions()[0], signal.SIGSTOP)
+    os.kill(_sidecars()[0], signal.SIGSTOP)
     tracker.stop()
-    assert tracker.state == "stopped" and _companions() == []
+    assert tracker.state == "stopped" and _sidecars() == []
     assert len(tracker.process_metrics) == tracker.n_samples > 2
 
 
-def test_a_companion_of_two_processes_ends_with_either() -> None:
+def test_sidecar_that_follows_another_process_ends_with_its_host() -> None:
     other = subprocess.Popen(["sleep", "60"])
     program = """
         import sys, time
@@ -182,30 +189,25 @@ def test_a_companion_of_two_processes_ends_with_either() -> None:
         [sys.executable, "-c", textwrap.dedent(program), str(other.pid)], stdout=subprocess.PIPE
     ) as host:
         assert host.stdout is not None and host.stdout.readline() == b"up\n"
-        (companion,) = _companions()
-        subprocess.run(["kill", str(companion), str(host.pid)], check=True)
-    deadline = time.monotonic() + 10
-    while _companions() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert _companions() == [], "a stop for all is one for it"
+        assert len(_sidecars()) == 1
+        host.terminate()
+    assert _sidecars_after_the_end() == []
     other.kill()
     other.wait()
 
 
-def test_a_companion_holds_no_descriptor_of_its_hosts() -> None:
+def test_sidecar_holds_no_descriptor_of_its_host() -> None:
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)
     os.set_blocking(reader, False)
     with ResourceTracker(interval=0.05, method="spawn"):
         os.close(writer)
-        assert os.read(reader, 1) == b"", "nobody has the other end any more"
+        assert os.read(reader, 1) == b"", "the other end is closed"
     os.close(reader)
 
 
 @pytest.mark.parametrize("way", ["ignored", "blocked"])
-def test_a_companion_can_be_stopped_whatever_its_host_does_with_signals(
-    way: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_host_that_ignores_or_blocks_signals_can_stop_its_sidecar(way: str, caplog: pytest.LogCaptureFixture) -> None:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM] if way == "blocked" else [])
     action = signal.signal(signal.SIGTERM, signal.SIG_IGN if way == "ignored" else signal.SIG_DFL)
     try:
@@ -215,11 +217,11 @@ def test_a_companion_can_be_stopped_whatever_its_host_does_with_signals(
     finally:
         signal.signal(signal.SIGTERM, action)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    assert tracker.state == "stopped" and _companions() == [] and caplog.text == ""
+    assert tracker.state == "stopped" and _sidecars() == [] and caplog.text == ""
 
 
-def test_a_host_that_orphans_come_to_keeps_none_of_ours() -> None:
-    # As process 1 of a container does.
+def test_subreaper_host_has_no_child_left() -> None:
+    # Process 1 of a container gets orphans in the same way.
     program = """
         import ctypes, os
         from resource_tracker import ResourceTracker
@@ -237,8 +239,8 @@ def test_a_host_that_orphans_come_to_keeps_none_of_ours() -> None:
     assert run_program(program) == "no child\n"
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only the administrator may become somebody else")
-def test_a_host_that_has_become_somebody_else_leaves_its_recording_to_the_history(home: Path) -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may change its user")
+def test_host_that_changed_its_user_stops_a_sidecar_that_saves_the_recording(home: Path) -> None:
     program = """
         import logging, os, sys, time
         from resource_tracker import ResourceTracker
@@ -248,18 +250,19 @@ def test_a_host_that_has_become_somebody_else_leaves_its_recording_to_the_histor
         os.setuid(65534)
         began = time.monotonic()
         tracker.stop()
-        assert time.monotonic() - began < 4, "waited in vain"
+        assert time.monotonic() - began < 4, "timed out"
         assert tracker.state == "stopped" and not tracker.running and tracker.n_samples >= 3
     """
-    assert run_program(program).startswith("the companion cannot be stopped: Operation not permitted")
-    deadline = time.monotonic() + 10
-    while _companions() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(list((home / "data" / "resource-tracker").glob("*.run"))) == 1
+    text = run_program(program)
+    assert text.startswith("this program has no permission to read its recording any more; it is saved"), text
+    assert _sidecars() == []
+    (entry,) = (home / "data" / "resource-tracker").glob("*.run")
+    assert entry.stem in text and json.loads(entry.read_text())["status"] == "detached"
+    assert list(entry.parent.glob("*.journal")) == []
 
 
 @pytest.mark.parametrize("options", ["", ", track_processes=False"])
-def test_what_was_recorded_until_the_host_was_killed_is_in_the_history(options: str) -> None:
+def test_recording_of_a_killed_host_is_saved_in_the_history(options: str) -> None:
     program = f"""
         import sys, time
         from resource_tracker import ResourceTracker
@@ -272,13 +275,13 @@ def test_what_was_recorded_until_the_host_was_killed_is_in_the_history(options: 
     with Stalls() as machine:
         with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE) as host:
             assert host.stdout is not None and host.stdout.readline() == b"ready\n"
-            assert len(_companions()) == 1
+            assert len(_sidecars()) == 1
             time.sleep(0.25)
             killed_at = time.time()
             os.kill(host.pid, signal.SIGKILL)
         data = Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker"
         deadline = time.monotonic() + 20
-        while (_companions() or not list(data.glob("*.run"))) and time.monotonic() < deadline:
+        while (_sidecars() or not list(data.glob("*.run"))) and time.monotonic() < deadline:
             time.sleep(0.01)
     (entry,) = data.glob("*.run")
     assert json.loads(entry.read_text())["status"] == "killed"
@@ -290,27 +293,27 @@ def test_what_was_recorded_until_the_host_was_killed_is_in_the_history(options: 
     assert any("killed by signal 9" in note for note in snapshot["run"]["notes"])
     loaded = ResourceTracker.load(recording)
     rows = loaded.system_metrics["timestamp"]
-    # It saw the end, and went on for no more than the row that it was at.
+    # The last row is at the end of the host.
     assert len(rows) >= 7 and killed_at - 0.001 < rows[-1] < killed_at + 0.2 + machine.stalled_s
     assert sum(moment > killed_at for moment in rows) <= 2
     listed = subprocess.run([_command(), "list"], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert entry.stem in listed and "killed" in listed, listed
 
 
-def test_what_goes_wrong_in_the_companion_reaches_its_host(caplog: pytest.LogCaptureFixture) -> None:
-    # Python ignores SIGXFSZ, and so does what it starts: a row too many is an error like that of a full disk.
+def test_notes_of_the_sidecar_reach_the_host(caplog: pytest.LogCaptureFixture) -> None:
+    # Python ignores SIGXFSZ, and its children inherit this: a row beyond the limit is an error, as on a full disk.
     import resource
 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, limits[1]))
     try:
-        # So few rows that all of them have room in the recording, however long this takes.
+        # This interval gives so few rows that the final report has room for all rows that are not written.
         tracker = ResourceTracker(interval=0.05, method="spawn")
         journal = next((Path(os.environ["XDG_DATA_HOME"]) / "resource-tracker").glob("*.journal"))
         deadline = time.monotonic() + 20
         while journal.stat().st_size < 15_000 and time.monotonic() < deadline:
             time.sleep(0.01)
-        time.sleep(1)  # some rows more, for which there is no room
+        time.sleep(1)  # more rows, beyond the limit
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     with caplog.at_level("WARNING", logger="resource_tracker"):
@@ -322,27 +325,27 @@ def test_what_goes_wrong_in_the_companion_reaches_its_host(caplog: pytest.LogCap
     assert list(journal.parent.iterdir()) == []
 
 
-def test_a_companion_that_was_killed_is_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_killed_sidecar_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     tracker = ResourceTracker(interval=0.05, method="spawn")
     tracker.wait_for_samples(2)
-    (companion,) = _companions()
-    os.kill(companion, signal.SIGKILL)
+    (sidecar,) = _sidecars()
+    os.kill(sidecar, signal.SIGKILL)
     deadline = time.monotonic() + 10
     while tracker.running and time.monotonic() < deadline:
         time.sleep(0.005)
     with caplog.at_level("WARNING", logger="resource_tracker"):
         tracker.stop()
-    assert "the companion was killed" in caplog.text
+    assert "the sidecar was killed" in caplog.text
     assert tracker.n_samples >= 2
 
 
 def _command() -> str:
-    from resource_tracker.tracker import _companion
+    from resource_tracker.tracker import _sidecar
 
-    return _companion()
+    return _sidecar()
 
 
-def test_the_command_in_the_wheel_is_the_one_that_is_used() -> None:
+def test_command_of_the_wheel_is_used() -> None:
     import sysconfig
 
     assert os.path.realpath(_command()) == os.path.realpath(
@@ -350,7 +353,7 @@ def test_the_command_in_the_wheel_is_the_one_that_is_used() -> None:
     )
 
 
-def test_a_companion_has_descriptors_where_its_host_has_none() -> None:
+def test_sidecar_has_descriptors_when_its_host_has_none() -> None:
     program = """
         import logging, os, resource, signal, subprocess, time
         logging.basicConfig(level=logging.WARNING)
@@ -373,3 +376,105 @@ def test_a_companion_has_descriptors_where_its_host_has_none() -> None:
         print(was_running, tracker.state, tracker.stats()["process_memory"]["max"] > 200 * 1024)
     """
     assert run_program(program) == "True stopped True\n"
+
+
+def test_end_of_the_followed_process_is_the_end_of_the_recording() -> None:
+    with subprocess.Popen(["sleep", "0.3"]) as followed:
+        tracker = ResourceTracker(pid=followed.pid, interval=0.05, method="spawn")
+        assert tracker.state == "running"
+    assert _sidecars_after_the_end() == []
+    assert tracker.state == "exited" and not tracker.running
+    rows = tracker.n_samples
+    tracker.stop()
+    assert tracker.state == "exited" and tracker.n_samples == rows >= 2
+
+
+def test_host_that_closed_the_socket_leaves_its_recording_to_the_history(home: Path) -> None:
+    # The numbers of closed descriptors are reused: nothing may be written to these files.
+    program = """
+        import logging, os, sys, time
+        from resource_tracker import ResourceTracker
+        logging.basicConfig(format="%(message)s", stream=sys.stdout)
+        tracker = ResourceTracker(interval=0.02, method="spawn")
+        tracker.wait_for_samples(3)
+        os.closerange(3, 256)
+        files = [os.open(f"{sys.argv[1]}/{number}", os.O_RDWR | os.O_CREAT) for number in range(64)]
+        assert tracker.running
+        tracker.stop()
+        assert tracker.state == "stopped" and len(tracker.process_metrics) >= 3
+        tracker.cleanup()
+        print([os.fstat(file).st_size for file in files] == [0] * 64)
+    """
+    folder = home / "files"
+    folder.mkdir()
+    note, files_are_empty = run_program(program, str(folder)).splitlines()
+    assert note.startswith("this program closed the sidecar's socket; the sidecar cannot be stopped")
+    assert files_are_empty == "True"
+    assert _sidecars_after_the_end() == []
+    (entry,) = (home / "data" / "resource-tracker").glob("*.run")
+    assert json.loads(entry.read_text())["status"] == "finished"
+
+
+def test_forked_child_of_a_killed_host_does_not_keep_the_sidecar_running(home: Path) -> None:
+    program = """
+        import os, time
+        from resource_tracker import ResourceTracker
+        tracker = ResourceTracker(interval=0.05, method="spawn")
+        tracker.wait_for_samples(2)
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+        print(child, flush=True)
+        time.sleep(60)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE) as host:
+        assert host.stdout is not None
+        child = int(host.stdout.readline())
+        host.kill()
+    try:
+        assert _sidecars_after_the_end() == []
+        (entry,) = (home / "data" / "resource-tracker").glob("*.run")
+        assert json.loads(entry.read_text())["status"] == "killed"
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_forked_child_does_not_stop_the_sidecar() -> None:
+    tracker = ResourceTracker(interval=0.05, method="spawn")
+    tracker.wait_for_samples(1)
+    for ending in ("stop", "cleanup", "del"):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                assert not tracker.running and tracker.n_samples >= 1
+                if ending == "del":
+                    del tracker
+                    gc.collect()
+                else:
+                    getattr(tracker, ending)()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, ending
+        assert tracker.running and len(_sidecars()) == 1, ending
+    tracker.wait_for_samples(tracker.n_samples + 2)
+    tracker.stop()
+    assert tracker.state == "stopped" and _sidecars() == []
+
+
+def test_host_that_executes_another_program_is_recorded_to_its_end(home: Path) -> None:
+    program = """
+        import os
+        from resource_tracker import ResourceTracker
+        tracker = ResourceTracker(interval=0.05, method="spawn")
+        tracker.wait_for_samples(2)
+        os.execvp("sleep", ["sleep", "0.5"])
+    """
+    run_program(program)
+    assert _sidecars_after_the_end() == []
+    data = home / "data" / "resource-tracker"
+    (entry,) = data.glob("*.run")
+    assert json.loads(entry.read_text())["status"] == "finished"
+    (recording,) = data.glob("*.json.gz")
+    assert ResourceTracker.load(recording).stats()["timestamp"]["duration"] > 0.5

@@ -1,42 +1,25 @@
-//! Single looks at a process or the machine, and rows by hand.
+//! Single readings of a process or the machine, and rows on demand.
 
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use resource_tracker::config::{Backend, Config, Interval};
-use resource_tracker::error::SourceError;
-use resource_tracker::meter;
-use resource_tracker::metric::{Metric, Row, Table};
-use resource_tracker::reading;
-use resource_tracker::root::Root;
-use resource_tracker::sampler::Target;
-use resource_tracker::session::SessionError;
-use resource_tracker::source::sysinfo;
-use resource_tracker::sys::Handover;
-use resource_tracker::tracker::TrackerError;
+use resource_tracker::{
+    Backend, Config, DiskSpace, Interval, Meter as CoreMeter, Metric, ProcessReading, Row, SessionError,
+    SystemReading, Table, TrackerError,
+};
 
 use crate::error;
 use crate::value::Real;
 
-/// A guest's root holds nothing open, so that one serves for all looks.
-fn host() -> PyResult<&'static Root> {
-    static HOST: Handover<Root> = Handover::empty();
-    if let Some(root) = HOST.get() {
-        return Ok(root);
-    }
-    let root = Root::host_as_guest().map_err(|error| PyRuntimeError::new_err(error::text(&error)))?;
-    Ok(HOST.get_or_make(|| root))
-}
-
-/// The backend of that name, or the one that the environment names.
+/// The backend with this name; without a name, the backend that the environment selects.
 pub fn backend_of(name: Option<&str>) -> PyResult<Backend> {
     let backend = name.map_or_else(Backend::from_env, Backend::from_name);
     backend.map_err(|error| PyValueError::new_err(format!("{error}; {}", error.hint())))
 }
 
-/// A process's number as it was given.
+/// A process id as a Python argument.
 #[derive(Clone, Copy)]
 pub struct Pid(pub u32);
 
@@ -49,18 +32,19 @@ impl FromPyObject<'_, '_> for Pid {
                 return error;
             }
             let number = number.to_owned();
-            PyValueError::new_err(format!("{number} is no process id; those are positive numbers of 32 bits"))
+            PyValueError::new_err(format!(
+                "`{number}` is not a process id; process ids are positive 32-bit integers"
+            ))
         })
     }
 }
 
-/// An interval of so many seconds, if it can be kept.
 pub fn interval_of(Real(seconds): Real) -> PyResult<Interval> {
     Interval::from_seconds(seconds)
         .map_err(|error| PyValueError::new_err(format!("{error}; {}", error.hint())))
 }
 
-/// Totals of a process, or of it and its descendants, so far.
+/// Totals of a process so far; with `children`, also the totals of its descendants.
 #[pyfunction]
 #[pyo3(signature = (pid, children, backend=None))]
 pub fn process_stats<'py>(
@@ -69,14 +53,10 @@ pub fn process_stats<'py>(
     children: bool,
     backend: Option<&str>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (Pid(pid), root, backend) = (pid, host()?, backend_of(backend)?);
-    let read = py.detach(|| match backend {
-        Backend::Procfs => reading::process(root, pid, children),
-        Backend::Sysinfo => sysinfo::process(root, pid, children),
-    });
-    let read = read.map_err(|source: SourceError| {
-        error::session(&SessionError::Tracker(TrackerError::Target { pid, source }))
-    })?;
+    let (Pid(pid), backend) = (pid, backend_of(backend)?);
+    let read = py
+        .detach(|| ProcessReading::of(backend, pid, children))
+        .map_err(|source| error::session(&SessionError::Tracker(TrackerError::Target { pid, source })))?;
     let dict = PyDict::new(py);
     dict.set_item("timestamp", read.timestamp)?;
     dict.set_item("pid", read.pid)?;
@@ -96,11 +76,9 @@ pub fn process_stats<'py>(
 #[pyfunction]
 #[pyo3(signature = (backend=None))]
 pub fn system_stats<'py>(py: Python<'py>, backend: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
-    let (root, backend) = (host()?, backend_of(backend)?);
-    let read = py.detach(|| match backend {
-        Backend::Procfs => reading::system(root),
-        Backend::Sysinfo => sysinfo::system(root),
-    });
+    let backend = backend_of(backend)?;
+    let read = py.detach(|| SystemReading::now(backend));
+    let read = read.map_err(|error| PyRuntimeError::new_err(error::text(&error)))?;
     let dict = PyDict::new(py);
     for metric in Table::System.metrics() {
         let name = metric.column();
@@ -109,7 +87,7 @@ pub fn system_stats<'py>(py: Python<'py>, backend: Option<&str>) -> PyResult<Bou
             Metric::SystemStime => dict.set_item(name, read.system_s)?,
             Metric::NetRecv => dict.set_item(name, read.net_recv_bytes)?,
             Metric::NetSent => dict.set_item(name, read.net_sent_bytes)?,
-            // Made of two readings.
+            // These columns are rates, which need two readings.
             Metric::SystemCpu | Metric::DiskRead | Metric::DiskWrite => {}
             _ => set_cell(&dict, metric, &read.levels)?,
         }
@@ -124,36 +102,47 @@ pub fn system_stats<'py>(py: Python<'py>, backend: Option<&str>) -> PyResult<Bou
     dict.set_item("disk_stats", disks)?;
     let spaces = PyDict::new(py);
     for (name, space) in &read.spaces {
-        let sizes = PyDict::new(py);
-        sizes.set_item("total", space.total_bytes)?;
-        sizes.set_item("used", space.used_bytes)?;
-        sizes.set_item("free", space.free_bytes)?;
-        spaces.set_item(name, sizes)?;
+        spaces.set_item(name, space_to_python(py, space)?)?;
     }
     dict.set_item("disk_spaces", spaces)?;
     Ok(dict)
 }
 
-/// A whole number is an int, as the column's type says.
+/// Total, used and free bytes of a file system or pool.
+pub fn space_to_python<'py>(py: Python<'py>, space: &DiskSpace) -> PyResult<Bound<'py, PyDict>> {
+    let sizes = PyDict::new(py);
+    sizes.set_item("total", space.total_bytes)?;
+    sizes.set_item("used", space.used_bytes)?;
+    sizes.set_item("free", space.free_bytes)?;
+    Ok(sizes)
+}
+
+/// Adds the cell of a metric to a dict; a metric without decimals gives an `int`.
 fn set_cell(dict: &Bound<'_, PyDict>, metric: Metric, row: &Row) -> PyResult<()> {
     let cell = row.get(metric);
     match cell.filter(|_| metric.decimals() == 0) {
-        #[expect(clippy::cast_possible_truncation, reason = "a count that the kernel gave, below 2^53")]
+        #[expect(clippy::cast_possible_truncation, reason = "a kernel count below 2^53")]
         Some(whole) => dict.set_item(metric.column(), whole as i64),
         None => dict.set_item(metric.column(), cell),
     }
 }
 
-/// Rows by hand, from a baseline on.
+/// Rows on demand, counted from a baseline.
 #[pyclass(frozen, module = "resource_tracker._native")]
 pub struct Meter {
-    meter: Mutex<meter::Meter>,
+    meter: Mutex<CoreMeter>,
     table: Table,
+}
+
+impl Meter {
+    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut CoreMeter) -> T + Send) -> T {
+        py.detach(|| work(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
 }
 
 #[pymethods]
 impl Meter {
-    /// Of a process, or of the machine where `pid` is None.
+    /// Measures a process, or the machine if `pid` is None.
     #[new]
     #[pyo3(signature = (pid, children, interval))]
     fn new(py: Python<'_>, pid: Option<Pid>, children: bool, interval: Real) -> PyResult<Self> {
@@ -166,15 +155,14 @@ impl Meter {
             ..Config::default()
         };
         let table = if pid.is_some() { Table::Process } else { Table::System };
-        let target = pid.map_or(Target::None, |Pid(pid)| Target::Running(pid));
-        let meter = py.detach(|| meter::Meter::start(config, target));
+        let meter = py.detach(|| CoreMeter::start(config, pid.map(|Pid(pid)| pid)));
         let meter = meter.map_err(|source| error::session(&SessionError::Tracker(source)))?;
         Ok(Self { meter: Mutex::new(meter), table })
     }
 
-    /// The row from the last look to now.
+    /// The row from the previous sample to now.
     fn row<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let row = py.detach(|| self.meter.lock().unwrap_or_else(PoisonError::into_inner).row());
+        let row = self.with(py, CoreMeter::row);
         let dict = PyDict::new(py);
         for metric in self.table.metrics() {
             set_cell(&dict, metric, &row)?;
@@ -182,13 +170,18 @@ impl Meter {
         Ok(dict)
     }
 
-    /// Reads the baseline once more.
-    fn start_anew(&self, py: Python<'_>) {
-        py.detach(|| self.meter.lock().unwrap_or_else(PoisonError::into_inner).start_anew());
+    /// Reads a new baseline and puts the rows on the grid `start_time + n × interval`.
+    fn begin(&self, py: Python<'_>, start_time: f64) {
+        self.with(py, |meter| meter.begin(start_time));
+    }
+
+    /// Seconds until the next grid point; grid points that have passed are skipped.
+    fn seconds_to_next_row(&self, py: Python<'_>) -> f64 {
+        self.with(py, CoreMeter::seconds_to_next_row)
     }
 
     /// Whether the process has ended.
     fn has_ended(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.meter.lock().unwrap_or_else(PoisonError::into_inner).has_ended())
+        self.with(py, |meter| meter.has_ended())
     }
 }
