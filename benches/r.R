@@ -1,10 +1,10 @@
-# The R package's budgets, on a release build: `make bench-r`.
+# Budgets of the R package, on a release build: `make bench-r`.
 #
 #   library(resource.tracker)    under 150 ms, median of fresh R processes
-#   ResourceTracker$new()        under 5 ms, the first of a session as well as the median
-#   R's own work                 no more than 5 % slower while a tracker takes a hundred samples a second
+#   ResourceTracker$new()        under 5 ms, for the first of a session and for the median
+#   R's own work                 at most 5 % slower while a tracker takes 100 samples a second
 #
-# Times are of the wall clock: a machine that is busy with something else makes them longer.
+# Times are wall-clock times; a busy machine makes them longer.
 
 Sys.setenv(RESOURCE_TRACKER_OFFLINE = "1")
 missed <- character()
@@ -15,7 +15,7 @@ report <- function(what, found, budget, unit) {
   cat(sprintf("%-46s %8.2f %s  (budget %g)  %s\n", what, found, unit, budget, verdict))
 }
 
-# Times a line in an R of its own, in ms. No function of ours is called: R would compile it within what is timed.
+# Times a line in a new R process, in ms. The line is not in a function, which R would compile while it is timed.
 fresh <- function(before, line) {
   program <- sprintf(
     "%s; before <- Sys.time(); %s; after <- Sys.time(); cat(1000 * as.numeric(after - before, units = 'secs'))",
@@ -41,8 +41,8 @@ starts <- replicate(50, {
 })
 report("ResourceTracker$new(), median of 50", median(starts), 5, "ms")
 
-# Rounds with and without a tracker take turns, so that a slow phase of the machine meets both. The median round knows
-# nothing of the few that another process has interrupted.
+# Rounds with and without a tracker take turns, so that a slow phase of the machine affects both. The median ignores
+# rounds that another process interrupted.
 numbers <- runif(2e4)
 round_ms <- function() elapsed_ms(sort(numbers))
 invisible(replicate(200, round_ms()))
@@ -55,7 +55,7 @@ for (turn in 1:10) {
   tracker$stop()
   samples <- samples + tracker$n_samples
 }
-stopifnot(samples >= 10 * 3) # measures work beside samples, not beside an idle thread
+stopifnot(samples >= 10 * 3) # the bench measures work beside samples, not beside an idle thread
 report("R's work beside a tracker, of its time alone", 100 * median(tracked) / median(alone), 105, "%")
 
 if (length(missed)) stop("missed: ", paste(missed, collapse = ", "), call. = FALSE)

@@ -1,6 +1,6 @@
-"""A job under another tracker, as its users would do it: `peers.py NAME JOB…`; `peers.py list` says which are here.
+"""Runs a job under another tracker: `peers.py NAME JOB…`. `peers.py list` prints the installed trackers.
 
-Prints what it found as JSON: the CPU seconds of the job. One sample a second.
+Prints the CPU seconds of the job as JSON. Each tracker takes one sample per second.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 
 def with_psutil(job: list[str]) -> float:
-    """The loop that everybody writes: the tree once a second, the last figure of each process."""
+    """A common psutil loop: read the tree once a second and add up the last value of each process."""
     import psutil
 
     child = subprocess.Popen(job)
@@ -34,7 +34,7 @@ def with_psutil(job: list[str]) -> float:
 
 
 def with_original(job: list[str]) -> float:
-    """The original package around a child process."""
+    """The original package, with the job as a child process."""
     from resource_tracker import ResourceTracker
 
     tracker = ResourceTracker(interval=1, discover_server=False, discover_cloud=False)
@@ -42,13 +42,13 @@ def with_original(job: list[str]) -> float:
     tracker.stop()
     try:
         metrics = tracker.process_metrics
-    except Exception:  # noqa: BLE001 - without a sample it has none
+    except Exception:  # noqa: BLE001 - raised without a sample
         return 0.0
     return sum(metrics["utime"]) + sum(metrics["stime"]) if len(metrics) else 0.0
 
 
 def with_denet(job: list[str]) -> float:
-    """CPU use of each sample, times the time since the sample before it."""
+    """CPU usage of each sample times the time since the previous sample."""
     import denet
 
     _, monitor = denet.execute_with_monitoring(job, base_interval_ms=1000, max_interval_ms=1000, quiet=True)

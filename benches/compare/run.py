@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Accuracy and cost beside the peers that are installed, as the table of the README.
+"""Compares accuracy and cost with other trackers; prints the table of the README.
 
     benches/compare/run.py [--peers PYTHON] [--port PROGRAM]
 
-PYTHON is an interpreter that has psutil, the original package (resource-tracker 0.4.2) and denet, or some of them; by
-default a virtual environment in target/peers. PROGRAM is the original's port to Rust (the crate resource-tracker
-0.1.18), by default in target/port. Both are made where they can be. One sample a second for all. The truth is a cpuacct
-group of the kernel's that holds the job alone; what the tracker itself spends is a group that holds the tracker alone.
-Needs root and cgroup version 1.
+PYTHON is an interpreter with psutil, the original package (resource-tracker 0.4.2) and denet, or some of them; by default
+a virtual environment in target/peers. PROGRAM is the original's port to Rust (the crate resource-tracker 0.1.18), by
+default in target/port. Both are installed if missing. All trackers take one sample a second. The true CPU time comes from
+a cpuacct cgroup that contains only the job, the cost of the tracker from a cgroup that contains only the tracker. Needs
+root and cgroup v1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROUNDS = 3
 
 
 class Group:
-    """A cpuacct group; what it holds is accounted for by the kernel."""
+    """A cpuacct cgroup."""
 
     def __init__(self, name: str) -> None:
         self.folder = GROUPS / f"compare-{os.getpid()}-{name}"
@@ -71,7 +71,7 @@ def peer(python: str, name: str):
 
 
 def port(program: str):
-    """A row a line, of which the first is before the job."""
+    """The Rust port writes one JSON row per line; the first row is from before the job."""
 
     def wrap(job: list[str]):
         def reported(_: str) -> float | None:
@@ -86,7 +86,7 @@ def port(program: str):
 
 
 def measure(tracker, job: list[str]) -> tuple[float | None, float, float]:
-    """Reported CPU seconds, true ones, and those of the tracker."""
+    """Return the reported CPU seconds of the job, its true CPU seconds, and the CPU seconds of the tracker."""
     truth, own = Group("job"), Group("tracker")
     try:
         command, reported = tracker(truth.enter(job))
@@ -101,7 +101,7 @@ def measure(tracker, job: list[str]) -> tuple[float | None, float, float]:
 
 
 def ported(given: str | None) -> str | None:
-    """The port, where it can be had."""
+    """Return the path of the Rust port, which is installed if missing; None if it cannot be installed."""
     program = Path(given) if given else ROOT / "target/port/bin/resource-tracker"
     if not program.exists():
         wanted = [
@@ -118,7 +118,7 @@ def ported(given: str | None) -> str | None:
 
 
 def environment(given: str | None) -> str:
-    """An interpreter with the peers."""
+    """Return an interpreter that has the other trackers installed."""
     if given:
         return given
     venv = ROOT / "target/peers"
@@ -126,7 +126,7 @@ def environment(given: str | None) -> str:
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
         for package in ("psutil", "resource-tracker==0.4.2", "denet"):
-            # One that cannot be had is left out of the table.
+            # A package that cannot be installed is left out of the table.
             subprocess.run([str(python), "-m", "pip", "install", "--quiet", package], check=False)
     return str(python)
 
@@ -162,7 +162,7 @@ def main() -> None:
         cells = []
         for tracker in trackers.values():
             spent = [measure(tracker, job)[2] for _ in range(ROUNDS)]
-            # What it takes to start is not a cost of watching: a job of no length is taken away.
+            # The cost of starting, measured with an empty job, is subtracted.
             start = [measure(tracker, ["true"])[2] for _ in range(ROUNDS)]
             cells.append(f"{max(0.0, statistics.median(spent) - statistics.median(start)) / seconds * 1e3:.2f}")
         print(f"| {title} | {' | '.join(cells)} |", flush=True)

@@ -1,17 +1,17 @@
-# What the core says, as R says it.
+# Calls of the native core: argument checks, errors and warnings.
 
-# extendr's default turns an error into a panic; with its `result_list` feature a call gives list(ok, err), and this is
-# the one place that raises. Arguments are checked before they go there, so an R error from within is a fault of ours.
+# Returns the result of a native call, or raises its error. With extendr's feature `result_list`, a failed call returns
+# list(ok, err). Arguments are checked before the call, so an R error inside the call is a bug of this package.
 core <- function(result) {
   result <- tryCatch(result, error = function(error) {
-    if (inherits(error, "resource_tracker_error")) stop(error) # of an argument, which is evaluated here
+    if (inherits(error, "resource_tracker_error")) stop(error) # from an argument, which is evaluated here
     list(err = list(kind = "internal", message = conditionMessage(error), hint = "please report this"))
   })
   if (is.null(result$err)) return(result$ok)
   raise(result$err$kind, result$err$message, result$err$hint)
 }
 
-# `kind` is what a caller can tell apart: value, state, process, io, format, unavailable or internal.
+# `kind` selects the class: value, state, process, io, format, unavailable or internal.
 raise <- function(kind, message, hint = NULL) {
   if (!is.null(hint)) message <- paste0(message, "\nhint: ", hint)
   class <- c(sprintf("resource_tracker_%s_error", kind), "resource_tracker_error", "error", "condition")

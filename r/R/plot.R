@@ -1,9 +1,9 @@
-#' Plot what was recorded
+#' Plot a recording
 #'
-#' CPU, memory, disk and network over time, the process beside the machine, with base graphics.
+#' Plots CPU, memory, disk and network of process and machine over time, with base graphics.
 #'
 #' @param x A [ResourceTracker].
-#' @param ... Given to [graphics::plot()], such as `xlim` in seconds since the start.
+#' @param ... Passed to [graphics::plot()], such as `xlim` in seconds since the start.
 #' @return `x`, invisibly.
 #' @examples
 #' tracker <- ResourceTracker$new(interval = 0.1, discover_cloud = FALSE)
@@ -14,7 +14,7 @@
 plot.ResourceTracker <- function(x, ...) {
   frame <- x$get_combined_metrics(bytes = TRUE)
   if (nrow(frame) == 0) raise("state", "No metrics collected (yet)")
-  # A table that is off has no columns here.
+  # A table that is off has no columns.
   panels <- Filter(function(panel) any(names(panel$series) %in% names(frame)), plot_panels)
   start <- if (is.null(x$start_time)) frame$timestamp[1] else x$start_time
   elapsed <- as.numeric(frame$timestamp - start, units = "secs")
@@ -27,11 +27,11 @@ plot.ResourceTracker <- function(x, ...) {
 plot_panels <- list(
   list(title = "CPU (cores)", scale = 1, series = c(process_cpu_usage = "process", system_cpu_usage = "machine")),
   list(title = "Memory (GiB)", scale = 2^30, series = c(process_memory = "process", system_memory_used = "machine")),
-  list(title = "Disk (MiB a sample)", scale = 2^20, series = c(
+  list(title = "Disk (MiB per sample)", scale = 2^20, series = c(
     process_read_bytes = "process, read", process_write_bytes = "process, written",
     system_disk_read_bytes = "machine, read", system_disk_write_bytes = "machine, written"
   )),
-  list(title = "Network (MiB a sample)", scale = 2^20, series = c(
+  list(title = "Network (MiB per sample)", scale = 2^20, series = c(
     system_net_recv_bytes = "machine, received", system_net_sent_bytes = "machine, sent"
   ))
 )
@@ -42,7 +42,7 @@ draw_panel <- function(frame, elapsed, panel, ...) {
   columns <- intersect(names(panel$series), names(frame))
   cells <- as.matrix(frame[columns]) / panel$scale
   colours <- ifelse(startsWith(columns, "process_"), "#0b6e99", "#8a8a8a")
-  # What comes in is a whole line, what goes out a dashed one.
+  # Solid lines for read and received, dashed lines for written and sent.
   types <- ifelse(grepl("write|sent", columns), 2, 1)
   top <- max(cells, 0, na.rm = TRUE)
   settings <- list(

@@ -1,6 +1,6 @@
-#' A report: one self-contained HTML page
+#' Report as a self-contained HTML page
 #'
-#' What `tracker$report()` gives. `as.character()` gives the page's text; in a knitr document the report shows itself.
+#' `tracker$report()` returns a `Report`. `as.character()` returns the HTML text. A knitr document shows the page.
 #'
 #' @examples
 #' tracker <- ResourceTracker$new(interval = 0.1, discover_cloud = FALSE)
@@ -15,19 +15,19 @@
 Report <- R6Class("Report",
   cloneable = FALSE,
   public = list(
-    #' @description A page; `tracker$report()` makes one.
-    #' @param html Its text.
+    #' @description Creates a report; use `tracker$report()` instead.
+    #' @param html HTML text.
     initialize = function(html) private$html <- text(html, "html"),
 
-    #' @description Writes the page to a file, whole or not at all.
-    #' @param filepath Its path.
+    #' @description Writes the page to a file atomically.
+    #' @param filepath Path of the file.
     #' @return The report, invisibly.
     save = function(filepath) {
       core(save_text(private$html, file_path(filepath, "filepath")))
       invisible(self)
     },
 
-    #' @description Shows the page in the browser, by [utils::browseURL()].
+    #' @description Opens the page in the browser with [utils::browseURL()].
     #' @return The report, invisibly.
     browse = function() {
       file <- tempfile("resource-tracker-", fileext = ".html")
@@ -36,14 +36,14 @@ Report <- R6Class("Report",
       invisible(self)
     },
 
-    #' @description The page's text.
+    #' @description Returns the HTML text.
     text = function() private$html,
 
-    #' @description One line about the report.
+    #' @description Prints one line about the report.
     #' @param ... Not used.
     print = function(...) {
       size <- format(structure(nchar(private$html, "bytes"), class = "object_size"), units = "auto")
-      cat(sprintf("<Report> %s of HTML; see it by $browse(), keep it by $save(filepath)\n", size))
+      cat(sprintf("<Report> %s of HTML; $browse() opens it, $save(filepath) writes it to a file\n", size))
       invisible(self)
     }
   ),
@@ -55,7 +55,7 @@ as.character.Report <- function(x, ...) x$text()
 
 #' @exportS3Method knitr::knit_print
 knit_print.Report <- function(x, ...) {
-  # A page within a page: framed, so that neither's styles reach the other.
+  # In a frame, so that the styles of page and document do not mix.
   page <- gsub("\"", "&quot;", gsub("&", "&amp;", x$text(), fixed = TRUE), fixed = TRUE)
   frame <- sprintf("<iframe srcdoc=\"%s\" width=\"100%%\" height=\"700\" frameborder=\"0\"></iframe>", page)
   knitr::asis_output(frame)

@@ -1,6 +1,6 @@
-#' What an R job really used, and what to run it on next time
+#' Measure the resources an R job uses and recommend a machine for the next run
 #'
-#' [ResourceTracker] is the way in; `vignette("resource-tracker")` shows it.
+#' Start with [ResourceTracker] and `vignette("resource-tracker")`.
 #'
 #' @importFrom R6 R6Class
 #' @useDynLib resource.tracker, .registration = TRUE
@@ -9,10 +9,10 @@
 
 .onLoad <- function(libname, pkgname) {
   namespace <- topenv()
-  # The class is unpacked and extendr's bookkeeping set up now: a tracker that is to start does not wait for it then.
+  # Loads the class and initialises extendr now, so that the first tracker starts faster.
   force(namespace$ResourceTracker)
   core_version()
-  # Made now, since a package's file cannot hold a binding that is computed.
+  # Created at load time, since the package's saved namespace cannot hold an active binding.
   module <- NULL
   makeActiveBinding("resource_tracker", function() {
     if (is.null(module)) module <<- python_module()

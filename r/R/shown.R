@@ -1,14 +1,14 @@
-# Lists of figures, which print by their structure: a name, a type and a value a line.
+# Lists of figures that print like str(): name, type and value per line.
 
 shown <- function(value) if (is.null(value)) NULL else structure(value, class = "resource_tracker_list")
 
 #' Figures of a tracker
 #'
-#' What [ResourceTracker] gives as statistics, recommendations or facts about the machine is a plain list that prints by
-#' its structure.
+#' [ResourceTracker] returns statistics, recommendations and facts about the machine as plain lists that print like
+#' [utils::str()].
 #'
-#' @param x,object What `stats()`, `recommend_resources()`, `recommend_server()`, `server_info` or `cloud_info` gave.
-#' @param ... Given to [utils::str()].
+#' @param x,object Value of `stats()`, `recommend_resources()`, `recommend_server()`, `server_info` or `cloud_info`.
+#' @param ... Passed to [utils::str()].
 #' @return `x`, invisibly.
 #' @name resource_tracker_list
 NULL

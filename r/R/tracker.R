@@ -1,19 +1,18 @@
-#' Track what this R session, or another process, uses
+#' Track the resource usage of this R session or another process
 #'
-#' A `ResourceTracker` records the CPU, memory, disk and GPU use of a process and all its descendants, beside the use of
-#' the whole machine. It samples in a thread of its own that never calls R: your session is neither blocked nor slowed,
-#' and rows keep coming while R computes.
+#' A `ResourceTracker` records CPU, memory, disk and GPU usage of a process and its descendants, and of the whole machine.
+#' It samples in a native thread that never calls R. The session is neither blocked nor slowed, and sampling goes on while
+#' R computes.
 #'
-#' Everything that can go wrong is raised as a condition of class `resource_tracker_error`, with a second class for the
-#' kind: `resource_tracker_value_error`, `_state_error`, `_process_error`, `_io_error`, `_format_error`,
-#' `_unavailable_error` or `_internal_error`. What was not measured is `NA`; what is not known is `NULL`.
+#' Errors are conditions of class `resource_tracker_error`, with a second class for the kind: `resource_tracker_value_error`, `_state_error`, `_process_error`, `_io_error`, `_format_error`,
+#' `_unavailable_error` or `_internal_error`. Values that were not measured are `NA`; unknown facts are `NULL`.
 #'
-#' In a process that [parallel::mclapply()] forks, a tracker of the parent can be read and does nothing else.
+#' A tracker is read-only in a process forked by [parallel::mclapply()]; only the parent can stop it.
 #'
 #' @section Recordings:
-#' `ResourceTracker$load(file)`, `ResourceTracker$loads(text)` and `ResourceTracker$from_snapshot(snapshot)` give a tracker
-#' that has recorded what a file, a JSON text or a snapshot holds. Files are the same for the command line, for Python
-#' and for R.
+#' `ResourceTracker$load(file)`, `ResourceTracker$loads(text)` and `ResourceTracker$from_snapshot(snapshot)` load a
+#' recording from a file, JSON text or a snapshot as a stopped tracker. The command line, Python and R share one file
+#' format.
 #'
 #' @examples
 #' tracker <- ResourceTracker$new(interval = 0.1, discover_cloud = FALSE)
@@ -27,51 +26,51 @@
 ResourceTracker <- R6Class("ResourceTracker",
   cloneable = FALSE, # two objects must not own one recording
   public = list(
-    #' @description A tracker, which starts at once unless told otherwise.
-    #' @param pid Process to follow; this R session by default.
-    #' @param children Whether its descendants count too.
+    #' @description Creates a tracker and starts it.
+    #' @param pid Process to track; this R session by default.
+    #' @param children Include descendants of the process.
     #' @param interval Seconds between two samples, 0.001 to 86,400.
-    #' @param autostart Whether to start now.
-    #' @param track_processes Whether to record the process and its descendants.
-    #' @param track_system Whether to record the machine.
-    #' @param discover_server Whether to look at the machine: its CPUs, memory and limits.
-    #' @param discover_cloud Whether to look for the cloud that the machine is in.
+    #' @param autostart Start now.
+    #' @param track_processes Record the process and its descendants.
+    #' @param track_system Record the machine.
+    #' @param discover_server Read CPUs, memory and limits of the machine.
+    #' @param discover_cloud Detect the cloud of the machine.
     initialize = function(pid = Sys.getpid(), children = TRUE, interval = 1, autostart = TRUE, track_processes = TRUE,
                           track_system = TRUE, discover_server = TRUE, discover_cloud = TRUE) {
       private$session <- core(session_new(
         number(pid, "pid"), flag(children, "children"), number(interval, "interval"), flag(autostart, "autostart"),
         flag(track_processes, "track_processes"), flag(track_system, "track_system"),
         flag(discover_server, "discover_server"), flag(discover_cloud, "discover_cloud"),
-        # R removes this folder at its end: also what forked workers leave there, whose end is none that we are told of.
+        # R removes this folder on exit, with the files of forked workers, which end without finalizers.
         tempdir()
       ))
       if (autostart) self$start()
     },
 
-    #' @description Starts recording; an error when it runs already or has been stopped.
+    #' @description Starts recording. Raises an error if the tracker is running or was stopped.
     start = function() {
       core(session_start(private$session))
       private$warn()
       invisible(self)
     },
 
-    #' @description Makes the last row and ends the sampler; the data stay. Once more does nothing.
+    #' @description Takes the last sample and stops the sampler. The data stay. Calling it again has no effect.
     stop = function() {
       core(session_stop(private$session))
       private$warn()
       invisible(self)
     },
 
-    #' @description Stops, and removes temporary files: statistics stay, tables do not.
+    #' @description Stops and removes temporary files. Statistics stay, tables do not.
     cleanup = function() {
       core(session_remove_files(private$session))
       invisible(self)
     },
 
-    #' @description Waits until there are `n` samples. An error when the time is up, and at once when no more will come.
-    #'   An interrupt ends it at once.
-    #' @param n How many samples.
-    #' @param timeout Seconds to wait at most.
+    #' @description Waits for `n` samples. Raises an error after `timeout` seconds, or at once if the tracker has stopped.
+    #'   An interrupt ends the wait.
+    #' @param n Number of samples.
+    #' @param timeout Maximum time in seconds.
     wait_for_samples = function(n = 1, timeout = 5) {
       n <- number(n, "n")
       timeout <- number(timeout, "timeout")
@@ -79,17 +78,17 @@ ResourceTracker <- R6Class("ResourceTracker",
       repeat {
         pause <- core(session_wait_on(private$session, n, proc.time()[["elapsed"]] - began, timeout))
         if (is.null(pause)) break
-        # R's own sleep, so that interrupts and event loops get their turn.
+        # Sys.sleep() handles interrupts and event loops.
         Sys.sleep(pause)
       }
       invisible(self)
     },
 
-    #' @description Both tables side by side: `timestamp`, then the system's columns, then the process's.
-    #' @param bytes Whether memory, VRAM and disk space are in bytes.
-    #' @param human_names Whether columns have names for people.
-    #' @param system_prefix,process_prefix Before the names of the columns; `"system_"` and `"process_"` by default, or
-    #'   `"System "` and `"Process "` for people.
+    #' @description Returns both tables joined by sample: `timestamp`, columns of the machine, columns of the process.
+    #' @param bytes Convert memory, VRAM and disk space to bytes.
+    #' @param human_names Use human-readable column names.
+    #' @param system_prefix,process_prefix Prefixes of column names; `"system_"` and `"process_"` by default, `"System "`
+    #'   and `"Process "` with `human_names`.
     #' @return A data frame.
     get_combined_metrics = function(bytes = FALSE, human_names = FALSE, system_prefix = NULL, process_prefix = NULL) {
       core(session_combined(
@@ -98,29 +97,29 @@ ResourceTracker <- R6Class("ResourceTracker",
       ))
     },
 
-    #' @description Means, maxima and sums over all samples so far.
-    #' @param specs `NULL` for the default figures, or a list by column of [get_combined_metrics][ResourceTracker] that
-    #'   holds named functions, such as `list(process_memory = list(median = median))`. The functions see what was
-    #'   measured; `NA` is left out.
-    #' @return A list by column of lists by figure.
+    #' @description Returns means, maxima and sums of all samples so far.
+    #' @param specs `NULL` for the default statistics, or a list of named functions by column of
+    #'   [get_combined_metrics][ResourceTracker], such as `list(process_memory = list(median = median))`. `NA` values are
+    #'   removed first.
+    #' @return A list by column of lists by statistic.
     stats = function(specs = NULL) {
       if (is.null(specs)) return(shown(core(session_stats(private$session))))
       shown(custom_stats(self$get_combined_metrics(), specs))
     },
 
-    #' @description What to ask for next time: CPUs, memory (MB), GPUs and VRAM (MB). Waits up to five intervals for the
+    #' @description Recommends CPUs, memory (MB), GPUs and VRAM (MB) for the next run. Waits up to five intervals for the
     #'   first sample.
-    #' @param historical_stats A list of the `stats()` of earlier runs.
+    #' @param historical_stats List of the `stats()` of earlier runs.
     recommend_resources = function(historical_stats = list()) {
       private$wait_for_first()
       shown(core(session_recommend(private$session, runs(historical_stats))))
     },
 
-    #' @description The cheapest server that has what [recommend_resources][ResourceTracker] says. Asks the public
-    #'   service for servers and prices, and does without it when it does not answer in 2 seconds.
+    #' @description Returns the cheapest server with the resources of [recommend_resources][ResourceTracker]. Servers and
+    #'   prices come from a public service, or from the built-in catalogue if there is no answer within 2 seconds.
     #' @param ... Filters by name, such as `vendor_id = "aws"`, `region`, `country`, `continent` or `architecture`.
-    #' @param historical_stats A list of the `stats()` of earlier runs.
-    #' @return A list with the fields of the server; `NULL` when none fits.
+    #' @param historical_stats List of the `stats()` of earlier runs.
+    #' @return A list with the fields of the server; `NULL` if no server fits.
     recommend_server = function(..., historical_stats = list()) {
       filters <- list(...)
       if (length(filters) && (is.null(names(filters)) || any(names(filters) == ""))) {
@@ -130,11 +129,10 @@ ResourceTracker <- R6Class("ResourceTracker",
       shown(core(session_recommend_server(private$session, runs(historical_stats), filters)))
     },
 
-    #' @description One self-contained HTML page: what ran, whether it had the right size, what it used, and what to run
-    #'   it on next time.
-    #' @param integration Named in the footer.
-    #' @param historical_stats A list of the `stats()` of earlier runs.
-    #' @param status_failed Whether the job has failed.
+    #' @description Returns the report as one HTML page: usage, sizing of this run and recommendation for the next.
+    #' @param integration Name for the footer.
+    #' @param historical_stats List of the `stats()` of earlier runs.
+    #' @param status_failed Mark the job as failed.
     #' @return A [Report].
     report = function(integration = "R", historical_stats = list(), status_failed = FALSE) {
       private$wait_for_first()
@@ -144,33 +142,32 @@ ResourceTracker <- R6Class("ResourceTracker",
       Report$new(html)
     },
 
-    #' @description All of the recording as it is now.
-    #' @return A list with `metadata`, `server_info`, `cloud_info`, and the tables as data frames.
+    #' @description Returns the recording so far.
+    #' @return A list with `metadata`, `server_info`, `cloud_info` and the tables as data frames.
     snapshot = function() core(session_snapshot(private$session)),
 
-    #' @description The snapshot as JSON text.
+    #' @description Returns the snapshot as JSON text.
     dumps = function() core(session_dumps(private$session)),
 
-    #' @description The snapshot as a gzipped file, written whole or not at all.
-    #' @param file Its path.
+    #' @description Writes the snapshot to a file atomically, as gzipped JSON.
+    #' @param file Path of the file.
     dump = function(file) {
       core(session_dump(private$session, file_path(file, "file")))
       invisible(self)
     },
 
-    #' @description A new tracker that has recorded what a file holds; this one stays as it is. The same as
-    #'   `ResourceTracker$load(file)`.
-    #' @param file Its path, gzipped or plain JSON.
+    #' @description Loads a recording as a new tracker, like `ResourceTracker$load(file)`. This tracker stays unchanged.
+    #' @param file Path of a file with gzipped or plain JSON.
     load = function(file) tracker_of(session_load(file_path(file, "file"))),
 
-    #' @description A few lines about the tracker.
+    #' @description Prints state, process, interval and number of samples.
     #' @param ... Not used.
     print = function(...) {
       cat(format(self), sep = "\n")
       invisible(self)
     },
 
-    #' @description The lines that `print` shows.
+    #' @description Returns the lines that `print` shows.
     #' @param ... Not used.
     format = function(...) {
       state <- if (self$running) "running" else if (is.null(self$start_time)) "not started" else "stopped"
@@ -181,41 +178,40 @@ ResourceTracker <- R6Class("ResourceTracker",
     }
   ),
   active = list(
-    #' @field running Whether samples are taken.
+    #' @field running Whether the tracker is recording.
     running = function(value) read_only("running", value, core(session_running(private$session))),
 
-    #' @field pid The process that is followed.
+    #' @field pid Id of the tracked process.
     pid = function(value) read_only("pid", value, private$settings()$pid),
 
-    #' @field children Whether its descendants count too.
+    #' @field children Whether descendants of the process are included.
     children = function(value) read_only("children", value, private$settings()$children),
 
     #' @field interval Seconds between two samples.
     interval = function(value) read_only("interval", value, private$settings()$interval),
 
-    #' @field n_samples Samples so far.
+    #' @field n_samples Number of samples so far.
     n_samples = function(value) read_only("n_samples", value, core(session_rows(private$session))),
 
-    #' @field start_time When the baseline was read; `NULL` before the start.
+    #' @field start_time Time of the baseline; `NULL` before the start.
     start_time = function(value) read_only("start_time", value, moment(private$settings()$start_time)),
 
-    #' @field stop_time When recording was stopped; `NULL` before that.
+    #' @field stop_time Time of the stop; `NULL` before the stop.
     stop_time = function(value) read_only("stop_time", value, moment(private$settings()$stop_time)),
 
-    #' @field system_metrics A data frame with a row per sample of the machine.
+    #' @field system_metrics Data frame of the machine, one row per sample.
     system_metrics = function(value) read_only("system_metrics", value, private$table("system_metrics")),
 
-    #' @field process_metrics A data frame with a row per sample of the process and its descendants.
+    #' @field process_metrics Data frame of the process and its descendants, one row per sample.
     process_metrics = function(value) read_only("process_metrics", value, private$table("process_metrics")),
 
-    #' @field extra_metrics A data frame with what goes beyond the two above: peaks, pressure, limits, our own cost,
-    #'   every GPU.
+    #' @field extra_metrics Data frame of further columns: peaks, pressure, limits, the cost of the tracker, each GPU.
     extra_metrics = function(value) read_only("extra_metrics", value, private$table("extra_metrics")),
 
-    #' @field server_info The machine, and whether it seems to be this job's alone; `NULL` when it is not looked at.
+    #' @field server_info Facts about the machine, and whether the job seems to have it alone; `NULL` if discovery is off.
     server_info = function(value) read_only("server_info", value, shown(core(session_server_info(private$session)))),
 
-    #' @field cloud_info The cloud; `NULL` when it is not looked for, or not found out yet.
+    #' @field cloud_info Cloud vendor, instance type and region; `NULL` if discovery is off or unfinished.
     cloud_info = function(value) read_only("cloud_info", value, shown(core(session_cloud_info(private$session))))
   ),
   private = list(
@@ -224,7 +220,7 @@ ResourceTracker <- R6Class("ResourceTracker",
     table = function(name) core(session_table(private$session, name)),
     wait_for_first = function() self$wait_for_samples(1, timeout = 5 * self$interval),
     warn = function() for (message in core(session_take_warnings(private$session))) caution(message),
-    # When nobody holds the tracker any more, and at R's end at the latest; in a forked child it does nothing.
+    # Runs at garbage collection, at the latest when R exits. It has no effect in a forked child.
     finalize = function() if (!is.null(private$session)) try(core(session_remove_files(private$session)), silent = TRUE)
   )
 )
@@ -233,7 +229,7 @@ ResourceTracker$load <- function(file) tracker_of(session_load(file_path(file, "
 ResourceTracker$loads <- function(s) tracker_of(session_loads(text(s, "s")))
 ResourceTracker$from_snapshot <- function(snapshot) tracker_of(session_from_snapshot(snapshot))
 
-# A tracker around a session that exists already.
+# Wraps an existing session.
 tracker_of <- function(result) {
   session <- core(result)
   tracker <- ResourceTracker$new(autostart = FALSE)
@@ -241,15 +237,15 @@ tracker_of <- function(result) {
   tracker
 }
 
-# A field that is computed when it is looked at; `found` is not evaluated before.
+# A read-only field. `found` is evaluated only on access.
 read_only <- function(name, value, found) {
   if (missing(value)) return(found)
   raise("value", sprintf("`%s` cannot be set", name))
 }
 
-# The `stats()` of one run is as good as a list of one.
+# Accepts the `stats()` of one run as a list of one run.
 runs <- function(historical_stats) {
-  if (!is.list(historical_stats)) raise("value", "`historical_stats` must be a list of what `stats()` gave")
+  if (!is.list(historical_stats)) raise("value", "`historical_stats` must be a list of values of `stats()`")
   if (is.null(names(historical_stats))) unname(lapply(historical_stats, unclass)) else list(unclass(historical_stats))
 }
 

@@ -9,7 +9,7 @@ system_columns <- c(
   "gpu_utilized"
 )
 
-# CPU seconds of this process: others use the machine too, so it is not the time that passes.
+# CPU seconds of this process; wall time is longer on a busy machine.
 cpu_seconds <- function() sum(proc.time()[c("user.self", "sys.self")])
 
 burn <- function(seconds) {
@@ -17,7 +17,7 @@ burn <- function(seconds) {
   while (cpu_seconds() < end) sum(sqrt(seq_len(1e4)))
 }
 
-# A quarter of a second of work, twenty rows a second. Recorded once for all tests that only look.
+# 0.25 s of work at 20 rows a second, recorded once for all tests that only read.
 recorded <- local({
   tracker <- NULL
   function() {
@@ -32,7 +32,7 @@ recorded <- local({
   }
 })
 
-# Runs a program in an R of its own; gives the lines that it printed, its messages included.
+# Runs a program in a new R process and returns its output and messages.
 run_program <- function(program, ..., environment = character()) {
   file <- tempfile(fileext = ".R")
   on.exit(unlink(file))
@@ -47,7 +47,7 @@ run_program <- function(program, ..., environment = character()) {
   output
 }
 
-# A folder for temporary files that is empty at first.
+# An empty folder for temporary files.
 scratch_folder <- function() {
   folder <- tempfile("scratch-")
   dir.create(folder)

@@ -1,2 +1,2 @@
-# No test asks anybody on a network.
+# Tests use no network.
 Sys.setenv(RESOURCE_TRACKER_OFFLINE = "1")

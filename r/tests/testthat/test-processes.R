@@ -1,4 +1,4 @@
-test_that("workers of mclapply are seen as children", {
+test_that("workers of mclapply count as children", {
   tracker <- ResourceTracker$new(interval = 0.02, discover_cloud = FALSE)
   parallel::mclapply(1:2, function(n) burn(0.3), mc.cores = 2)
   tracker$stop()
@@ -8,7 +8,7 @@ test_that("workers of mclapply are seen as children", {
   expect_gte(spent, 0.6 * 0.98)
 })
 
-test_that("children are left out when they are not wanted", {
+test_that("children = FALSE leaves children out", {
   tracker <- ResourceTracker$new(interval = 0.05, children = FALSE, discover_cloud = FALSE)
   parallel::mclapply(1:2, function(n) burn(0.1), mc.cores = 2)
   tracker$stop()
@@ -16,25 +16,25 @@ test_that("children are left out when they are not wanted", {
   expect_false(tracker$children)
 })
 
-test_that("a forked copy can be read, and changes nothing for its parent", {
+test_that("a tracker is read-only in a forked child", {
   tracker <- ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)$wait_for_samples(2)
-  seen <- parallel::mclapply(c("look", "stop", "cleanup", "collect"), function(deed) {
+  seen <- parallel::mclapply(c("read", "stop", "cleanup", "collect"), function(action) {
     rows <- nrow(tracker$process_metrics)
     figures <- tracker$stats()
-    if (deed == "stop") tracker$stop()
-    if (deed == "cleanup") tracker$cleanup()
-    if (deed == "collect") {
+    if (action == "stop") tracker$stop()
+    if (action == "cleanup") tracker$cleanup()
+    if (action == "collect") {
       rm(tracker, envir = environment(sys.function()))
       gc()
     }
-    c(rows = rows, columns = length(figures), running = if (deed == "look") tracker$running else NA)
+    c(rows = rows, columns = length(figures), running = if (action == "read") tracker$running else NA)
   }, mc.cores = 2)
   for (child in seen) {
     expect_false(inherits(child, "try-error"), info = as.character(child))
     expect_gte(child[["rows"]], 2)
     expect_identical(child[["columns"]], 9L)
   }
-  expect_identical(seen[[1]][["running"]], 0L, info = "the sampler is the parent's")
+  expect_identical(seen[[1]][["running"]], 0L, info = "the sampler runs in the parent")
   expect_true(tracker$running)
   rows <- tracker$n_samples
   tracker$wait_for_samples(rows + 2)
@@ -42,7 +42,7 @@ test_that("a forked copy can be read, and changes nothing for its parent", {
   tracker$stop()
 })
 
-test_that("a forked child can have a tracker of its own", {
+test_that("a forked child can start its own tracker", {
   parents <- ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)
   children <- parallel::mclapply(1:2, function(n) {
     own <- ResourceTracker$new(interval = 0.02, discover_cloud = FALSE)$wait_for_samples(2)$stop()
@@ -52,7 +52,7 @@ test_that("a forked child can have a tracker of its own", {
   parents$stop()
 })
 
-test_that("workers of a cluster work beside a tracker, and can have their own", {
+test_that("workers of a cluster can start their own trackers", {
   tracker <- ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)
   cluster <- parallel::makeCluster(2)
   on.exit(parallel::stopCluster(cluster))
@@ -64,15 +64,15 @@ test_that("workers of a cluster work beside a tracker, and can have their own", 
     tracker$n_samples
   }, paths)
   expect_true(all(unlist(rows) >= 2))
-  # A tracker itself cannot travel there, and says so.
+  # A tracker that is sent to a worker raises an error.
   answer <- parallel::clusterCall(cluster, function(tracker) tryCatch(tracker$stats(), error = class), tracker)
   expect_true(all(vapply(answer, function(class) "resource_tracker_state_error" %in% class, NA)))
   expect_true(tracker$running)
-  # Workers of a cluster are nobody's children: the tracker may say that it has not seen all that they wrote.
+  # Workers of a cluster detach from this process, so the tracker may warn about unmeasured writes.
   suppressWarnings(tracker$stop(), classes = "resource_tracker_warning")
 })
 
-test_that("an interrupt ends waiting at once", {
+test_that("an interrupt ends wait_for_samples at once", {
   program <- c(
     "library(resource.tracker)",
     "tracker <- ResourceTracker$new(interval = 3600, discover_cloud = FALSE)",
@@ -84,7 +84,7 @@ test_that("an interrupt ends waiting at once", {
   expect_identical(run_program(program), "interrupted at once TRUE")
 })
 
-test_that("R's end is not held up", {
+test_that("the exit of R is not delayed", {
   program <- c("library(resource.tracker)", "tracker <- ResourceTracker$new(interval = 3600)", "cat('end')")
   took <- system.time(expect_identical(run_program(program), "end"))
   expect_lt(took[["elapsed"]], 10)

@@ -1,4 +1,4 @@
-# The stand-in for the module is a folder on Python's path: what is tested is how R comes to the module of that name.
+# These tests use a stand-in for the Python module, a folder on Python's path.
 
 module_program <- c(
   "library(resource.tracker)",
@@ -9,7 +9,7 @@ module_program <- c(
   "cat(answer, if (reticulate::py_available()) 'by Python' else 'without Python')"
 )
 
-test_that("`resource_tracker` is the Python module, which is loaded when it is first used", {
+test_that("`resource_tracker` is the Python module, loaded on first use", {
   skip_if_not_installed("reticulate")
   folder <- scratch_folder()
   dir.create(file.path(folder, "resource_tracker"))
@@ -18,21 +18,21 @@ test_that("`resource_tracker` is the Python module, which is loaded when it is f
   expect_identical(tail(run_program(module_program, environment = environment), 1), "found by Python")
 })
 
-test_that("without the module a use of it says what is missing", {
+test_that("using the missing Python module raises an error that names it", {
   skip_if_not_installed("reticulate")
   environment <- c("PYTHONPATH=/no/such/folder", "RETICULATE_PYTHON=/usr/bin/python3")
-  said <- paste(run_program(module_program, environment = environment), collapse = "\n")
-  expect_match(said, "the Python module `resource_tracker` is not there")
-  expect_match(said, "No module named")
+  output <- paste(run_program(module_program, environment = environment), collapse = "\n")
+  expect_match(output, "the Python module `resource_tracker` is not installed")
+  expect_match(output, "No module named")
 })
 
-test_that("without reticulate a use of it says what is missing, and a look does not fail", {
+test_that("without reticulate the module can be accessed, and using it raises an error", {
   program <- c(
     "library(resource.tracker)",
     "trace('requireNamespace', quote(if (package == 'reticulate') package <- 'not.installed'), print = FALSE)",
     "module <- resource.tracker::resource_tracker",
     "cat(tryCatch(module$ResourceTracker, resource_tracker_unavailable_error = conditionMessage), sep = '\\n')"
   )
-  said <- suppressMessages(run_program(program))
-  expect_match(paste(said, collapse = "\n"), "is not there.*install.packages")
+  output <- suppressMessages(run_program(program))
+  expect_match(paste(output, collapse = "\n"), "is not installed.*install.packages")
 })

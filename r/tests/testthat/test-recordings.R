@@ -1,4 +1,4 @@
-test_that("a recording survives every way there and back", {
+test_that("a recording survives every round trip", {
   tracker <- recorded()
   file <- tempfile(fileext = ".json.gz")
   on.exit(unlink(file))
@@ -21,10 +21,10 @@ test_that("a recording survives every way there and back", {
     expect_false(twin$running)
     expect_error(twin$start(), "already stopped", class = "resource_tracker_state_error")
   }
-  expect_gt(tracker$n_samples, 1, label = "loading left the tracker as it was")
+  expect_gt(tracker$n_samples, 1, label = "loading leaves the tracker unchanged")
 })
 
-test_that("a snapshot is a list of what the schema has", {
+test_that("a snapshot has the documented elements", {
   snapshot <- recorded()$snapshot()
   expect_true(all(
     c("metadata", "server_info", "cloud_info", "process_metrics", "system_metrics") %in% names(snapshot)
@@ -37,7 +37,7 @@ test_that("a snapshot is a list of what the schema has", {
   expect_s3_class(snapshot$process_metrics, "data.frame")
 })
 
-test_that("a snapshot can be taken while rows come", {
+test_that("a snapshot can be taken while the tracker runs", {
   tracker <- ResourceTracker$new(interval = 0.01, discover_cloud = FALSE)$wait_for_samples(3)
   snapshot <- tracker$snapshot()
   expect_identical(nrow(snapshot$process_metrics), nrow(snapshot$system_metrics))
@@ -58,7 +58,7 @@ test_that("arrays of one element stay arrays", {
   expect_identical(again$dumps(), twin$dumps())
 })
 
-test_that("what is no recording is named", {
+test_that("an invalid recording is an error with the file name", {
   file <- tempfile("damaged-", fileext = ".json.gz")
   on.exit(unlink(file))
   recorded()$dump(file)
@@ -77,18 +77,18 @@ test_that("what is no recording is named", {
     expect_error(ResourceTracker$from_snapshot(snapshot), class = "resource_tracker_format_error")
   }
   for (snapshot in list(list(metadata = mean), quote(x))) {
-    expect_error(ResourceTracker$from_snapshot(snapshot), "cannot use", class = "resource_tracker_value_error")
+    expect_error(ResourceTracker$from_snapshot(snapshot), "cannot convert", class = "resource_tracker_value_error")
   }
   expect_error(recorded()$dump("/no/such/folder/file"), "/no/such/folder/file", class = "resource_tracker_io_error")
 })
 
-test_that("a recording says its own interval, whatever may be asked for here", {
+test_that("a loaded recording keeps an interval outside the allowed range", {
   snapshot <- recorded()$snapshot()
   snapshot$metadata$interval <- 1e6
   expect_identical(ResourceTracker$from_snapshot(snapshot)$interval, 1e6)
 })
 
-test_that("the environment chooses how the host is read", {
+test_that("RESOURCE_TRACKER_BACKEND selects the backend", {
   Sys.setenv(RESOURCE_TRACKER_BACKEND = "sysinfo")
   on.exit(Sys.unsetenv("RESOURCE_TRACKER_BACKEND"))
   tracker <- ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)$wait_for_samples()$stop()
@@ -97,7 +97,7 @@ test_that("the environment chooses how the host is read", {
   expect_error(ResourceTracker$new(), "abacus")
 })
 
-test_that("lists without a bottom in sight are refused", {
+test_that("deeply nested lists are rejected", {
   deep <- 1
   for (level in 1:1000) deep <- list(deep)
   expect_error(recorded()$recommend_resources(historical_stats = deep), "levels deep")

@@ -1,4 +1,4 @@
-test_that("a report is a page that is saved, shown and read", {
+test_that("a report is an HTML page that can be saved and printed", {
   tracker <- recorded()
   report <- tracker$report()
   expect_s3_class(report, "Report")
@@ -14,7 +14,7 @@ test_that("a report is a page that is saved, shown and read", {
   expect_output(print(report), "<Report> .* of HTML")
 })
 
-test_that("browsing opens a file that holds the page", {
+test_that("browse opens a file with the page", {
   opened <- NULL
   before <- options(browser = function(url) opened <<- url)
   on.exit(options(before))
@@ -25,7 +25,7 @@ test_that("browsing opens a file that holds the page", {
   expect_identical(sub("\n$", "", as.character(report)), shown)
 })
 
-test_that("the page says how the job stands, and who made it", {
+test_that("the page shows status and integration", {
   tracker <- ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)$wait_for_samples()
   expect_match(as.character(tracker$report()), "Pending")
   tracker$stop()
@@ -39,7 +39,7 @@ test_that("the page says how the job stands, and who made it", {
   expect_false(named(hostile, "<script>x"))
 })
 
-test_that("a report shows itself in a knitr document", {
+test_that("a knitr document shows the report", {
   skip_if_not_installed("knitr")
   document <- c(
     "```{r, echo=FALSE}",
@@ -54,7 +54,7 @@ test_that("a report shows itself in a knitr document", {
   expect_match(text, "## List of 4\n##  $ cpu   : int", fixed = TRUE)
 })
 
-test_that("plots are drawn for both tables, or for the one that is on", {
+test_that("plot draws every table that is tracked", {
   file <- tempfile(fileext = ".pdf")
   on.exit(unlink(file))
   grDevices::pdf(file)

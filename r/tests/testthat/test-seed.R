@@ -1,9 +1,9 @@
-# The session of the package's introduction, line by line: the same calls give the same shapes.
+# The calls of the original package's introduction return values of the same shape.
 
 shape <- function(object, ...) utils::capture.output(utils::str(object, ...))
 printed <- function(object) utils::capture.output(print(object))
 
-test_that("the introduction's session", {
+test_that("the session of the introduction works", {
   tracker <- ResourceTracker$new()
 
   numbers <- 1:1e6
@@ -31,7 +31,7 @@ test_that("the introduction's session", {
   server <- tracker$recommend_server()
   lines <- printed(server)
   expect_match(lines[1], "^List of [0-9]+$")
-  expect_identical(lines, shape(server), info = "as str() shows it")
+  expect_identical(lines, shape(server), info = "prints like str()")
   introduced <- c(
     "vendor_id", "server_id", "description", "family", "vcpus", "hypervisor", "cpu_allocation", "cpu_cores",
     "cpu_architecture", "cpu_manufacturer", "cpu_family", "cpu_model", "cpu_l1_cache", "cpu_l2_cache", "cpu_l3_cache",

@@ -1,4 +1,4 @@
-test_that("tables are data frames with a moment and numbers, row by row of the same ticks", {
+test_that("tables are data frames with timestamps and numbers, row by row of the same samples", {
   tracker <- recorded()
   process <- tracker$process_metrics
   system <- tracker$system_metrics
@@ -15,7 +15,7 @@ test_that("tables are data frames with a moment and numbers, row by row of the s
   expect_true(all(process$pid == Sys.getpid()))
 })
 
-test_that("fields say how the tracker was made, and cannot be set", {
+test_that("fields hold the settings and are read-only", {
   tracker <- recorded()
   expect_identical(tracker$pid, Sys.getpid())
   expect_identical(c(tracker$children, tracker$running), c(TRUE, FALSE))
@@ -26,7 +26,7 @@ test_that("fields say how the tracker was made, and cannot be set", {
   expect_error(tracker$pid <- 1L, "`pid` cannot be set", class = "resource_tracker_value_error")
 })
 
-test_that("a tracker starts once and stops for good", {
+test_that("a tracker starts once and stops once", {
   tracker <- ResourceTracker$new(autostart = FALSE, interval = 60, discover_cloud = FALSE)
   expect_false(tracker$running)
   expect_null(tracker$start_time)
@@ -40,10 +40,10 @@ test_that("a tracker starts once and stops for good", {
   tracker$stop()
   expect_identical(tracker$stop_time, stopped)
   expect_error(tracker$start(), "Create a new instance", class = "resource_tracker_state_error")
-  expect_identical(tracker$n_samples, 1L, info = "shorter than an interval: one row")
+  expect_identical(tracker$n_samples, 1L, info = "a run shorter than one interval has one row")
 })
 
-test_that("waiting ends with the sample, with the time, or at once when no more will come", {
+test_that("wait_for_samples returns, times out, or fails at once if the tracker has stopped", {
   tracker <- ResourceTracker$new(interval = 0.02, discover_cloud = FALSE)
   expect_identical(tracker$wait_for_samples(2), tracker)
   expect_gte(tracker$n_samples, 2)
@@ -61,7 +61,7 @@ test_that("waiting ends with the sample, with the time, or at once when no more 
   }
 })
 
-test_that("both tables stand side by side, for programs and for people", {
+test_that("the combined table has units, names and prefixes", {
   tracker <- recorded()
   both <- tracker$get_combined_metrics()
   expected <- c("timestamp", paste0("system_", system_columns[-1]), paste0("process_", process_columns[-1]))
@@ -71,9 +71,9 @@ test_that("both tables stand side by side, for programs and for people", {
   expect_equal(bytes$process_memory, 1024 * both$process_memory)
   expect_equal(bytes$system_disk_space_total_gb, 2^30 * both$system_disk_space_total_gb)
   expect_identical(bytes$process_cpu_usage, both$process_cpu_usage)
-  people <- tracker$get_combined_metrics(human_names = TRUE)
-  expect_true(all(c("Timestamp", "System free memory", "Process CPU usage", "Process PID") %in% names(people)))
-  expect_s3_class(people$Timestamp, "POSIXct")
+  human <- tracker$get_combined_metrics(human_names = TRUE)
+  expect_true(all(c("Timestamp", "System free memory", "Process CPU usage", "Process PID") %in% names(human)))
+  expect_s3_class(human$Timestamp, "POSIXct")
   own <- tracker$get_combined_metrics(system_prefix = "s.", process_prefix = "p.")
   expect_true(all(c("s.utime", "p.utime") %in% names(own)))
   bare <- tracker$get_combined_metrics(system_prefix = "", process_prefix = "")
@@ -81,7 +81,7 @@ test_that("both tables stand side by side, for programs and for people", {
   expect_identical(bare$processes, both$system_processes)
 })
 
-test_that("statistics are lists by column, by default or by any function", {
+test_that("statistics are lists by column, with default or custom functions", {
   tracker <- recorded()
   stats <- tracker$stats()
   expect_named(stats, c(
@@ -99,7 +99,7 @@ test_that("statistics are lists by column, by default or by any function", {
   expect_error(tracker$stats(list(process_memory = list(mean))), "need names", class = "resource_tracker_value_error")
 })
 
-test_that("resources are recommended by this run and the ones before it", {
+test_that("the recommendation uses this run and earlier runs", {
   tracker <- recorded()
   resources <- tracker$recommend_resources()
   expect_named(resources, c("cpu", "memory", "gpu", "vram"))
@@ -110,12 +110,12 @@ test_that("resources are recommended by this run and the ones before it", {
   more <- tracker$recommend_resources(historical_stats = list(busy))
   expect_gt(more$cpu, resources$cpu)
   expect_identical(more$memory, 10240L)
-  expect_identical(tracker$recommend_resources(busy), more, info = "one run is as good as a list of one")
+  expect_identical(tracker$recommend_resources(busy), more, info = "one run is accepted as a list of one")
   expect_error(tracker$recommend_resources(list(list(a = 1))), "historical_stats", class = "resource_tracker_error")
   expect_error(tracker$recommend_resources("x"), "historical_stats", class = "resource_tracker_value_error")
 })
 
-test_that("a server is recommended by filters, or NULL when none fits", {
+test_that("the recommended server respects filters, and is NULL if none fits", {
   tracker <- recorded()
   server <- tracker$recommend_server()
   expect_true(all(c("vendor_id", "server_id", "vcpus", "memory_amount", "price", "source", "as_of") %in% names(server)))
@@ -142,7 +142,7 @@ test_that("a table that is off has no columns anywhere", {
   expect_identical(process$n_samples, nrow(process$process_metrics))
 })
 
-test_that("before the first row tables are empty, with their columns", {
+test_that("tables have columns but no rows before the first sample", {
   tracker <- ResourceTracker$new(interval = 3600, discover_cloud = FALSE)
   expect_named(tracker$process_metrics, process_columns)
   expect_identical(nrow(tracker$process_metrics), 0L)
@@ -150,17 +150,17 @@ test_that("before the first row tables are empty, with their columns", {
   tracker$cleanup()
 })
 
-test_that("machine and cloud are known, or NULL when they are not to be looked at", {
+test_that("server_info and cloud_info are NULL if discovery is off", {
   info <- recorded()$server_info
   expect_true(all(c("os", "vcpus", "memory_mb", "gpu_count", "cpu_limit", "memory_limit_mb") %in% names(info)))
   expect_true(info$allocation %in% c("shared", "dedicated"))
   expect_identical(info$vcpus, length(grep("^processor", readLines("/proc/cpuinfo"))))
-  blind <- ResourceTracker$new(interval = 60, discover_server = FALSE, discover_cloud = FALSE)$stop()
-  expect_null(blind$server_info)
-  expect_null(blind$cloud_info)
+  off <- ResourceTracker$new(interval = 60, discover_server = FALSE, discover_cloud = FALSE)$stop()
+  expect_null(off$server_info)
+  expect_null(off$cloud_info)
 })
 
-test_that("the cloud is found out in the background, a second at the most", {
+test_that("the cloud is discovered in the background within a second", {
   tracker <- ResourceTracker$new(interval = 0.05)
   deadline <- Sys.time() + 5
   while (is.null(tracker$cloud_info) && Sys.time() < deadline) Sys.sleep(0.01)
@@ -179,24 +179,24 @@ test_that("another process is followed until it ends", {
   expect_error(ResourceTracker$new(pid = pid), "cannot follow process", class = "resource_tracker_process_error")
 })
 
-test_that("what cannot be meant is named before anything starts", {
-  refused <- function(...) expect_error(ResourceTracker$new(...), class = "resource_tracker_value_error")
-  for (interval in c(0, -1, NaN, Inf, 1e6)) refused(interval = interval)
-  expect_match(conditionMessage(refused(interval = 0)), "0.001")
-  for (pid in list(0, -1, 1.5, "1", NULL, 2^40)) refused(pid = pid)
-  for (truth in list(NA, 1, "TRUE", c(TRUE, FALSE))) refused(children = truth)
-  error <- refused(interval = 0)
+test_that("invalid arguments are rejected", {
+  rejected <- function(...) expect_error(ResourceTracker$new(...), class = "resource_tracker_value_error")
+  for (interval in c(0, -1, NaN, Inf, 1e6)) rejected(interval = interval)
+  expect_match(conditionMessage(rejected(interval = 0)), "0.001")
+  for (pid in list(0, -1, 1.5, "1", NULL, 2^40)) rejected(pid = pid)
+  for (truth in list(NA, 1, "TRUE", c(TRUE, FALSE))) rejected(children = truth)
+  error <- rejected(interval = 0)
   expect_null(conditionCall(error))
 })
 
-test_that("a tracker describes itself", {
+test_that("printing a tracker shows its state", {
   tracker <- recorded()
   expect_output(print(tracker), "<ResourceTracker> stopped: process [0-9]+, every 0.05 s\n  [0-9]+ samples since 20")
   idle <- ResourceTracker$new(autostart = FALSE)
   expect_output(print(idle), "not started.*\n  0 samples$")
 })
 
-test_that("files are removed by cleanup, by the garbage collector, and at R's end", {
+test_that("files are removed by cleanup, by garbage collection and when R exits", {
   folder <- scratch_folder()
   program <- c(
     "library(resource.tracker)",
@@ -213,7 +213,7 @@ test_that("files are removed by cleanup, by the garbage collector, and at R's en
     "cat(files(), '')",
     "tracker <- new()",
     "cat(files(), '')",
-    "# A worker ends without any of R's own ways to end.",
+    "# A forked worker ends without finalizers.",
     "invisible(parallel::mclapply(1:2, function(n) { own <<- new(); NULL }))",
     "cat(files())"
   )
@@ -221,7 +221,7 @@ test_that("files are removed by cleanup, by the garbage collector, and at R's en
   expect_identical(list.files(folder), character())
 })
 
-test_that("without a folder for rows there are statistics, and a warning that says so", {
+test_that("without a temporary folder there are statistics and a warning", {
   program <- c(
     "library(resource.tracker)",
     "unlink(tempdir(), recursive = TRUE)",
@@ -235,15 +235,15 @@ test_that("without a folder for rows there are statistics, and a warning that sa
   expect_match(run_program(program), "no tables")
 })
 
-test_that("a tracker that comes from another process says so", {
+test_that("a tracker from another process is an error", {
   file <- tempfile(fileext = ".rds")
   on.exit(unlink(file))
   saveRDS(recorded(), file)
-  stranger <- readRDS(file)
-  expect_error(stranger$stats(), "another R process", class = "resource_tracker_state_error")
-  expect_error(stranger$running, "another R process")
+  copied <- readRDS(file)
+  expect_error(copied$stats(), "another R process", class = "resource_tracker_state_error")
+  expect_error(copied$running, "another R process")
 })
 
-test_that("package and core have one version", {
+test_that("package and core have the same version", {
   expect_identical(resource.tracker:::core_version(), as.character(utils::packageVersion("resource.tracker")))
 })

@@ -1,23 +1,23 @@
-# What is reported for this very process, against what the kernel says of it.
+# Compares reported figures of this process with those of the kernel.
 
 proc_field <- function(file, field) {
   lines <- readLines(file)
   as.numeric(sub("\\D+(\\d+).*", "\\1", lines[startsWith(lines, field)]))
 }
 
-test_that("CPU time is that of this process without the sampler", {
+test_that("CPU time is that of this process without the sampling thread", {
   tracker <- recorded()
   reported <- sum(tracker$process_metrics$utime, tracker$process_metrics$stime)
-  # The kernel counts the sampling thread as part of this process; we do not, and say what it spent.
+  # The kernel counts the sampling thread as part of this process; the tracker reports it separately.
   spent <- attr(tracker, "spent") - sum(tracker$extra_metrics$tracker_cpu)
-  # R tells its own time by the millisecond; the rows also hold what R spent between `new` and the work.
+  # R measures CPU time in milliseconds. The rows include CPU time between `new` and the work.
   expect_gte(reported, 0.98 * spent - 0.005)
   expect_lte(reported, 1.02 * spent + 0.1)
 })
 
-test_that("memory is this process's own pages", {
+test_that("memory is the PSS of this process", {
   invisible(gc())
-  # The last row is made by `stop`, right beside the reading.
+  # `stop` takes the only sample, right after the reading.
   tracker <- ResourceTracker$new(interval = 3600, children = FALSE, discover_cloud = FALSE)
   pss_kb <- proc_field("/proc/self/smaps_rollup", "Pss:")
   tracker$stop()
@@ -27,7 +27,7 @@ test_that("memory is this process's own pages", {
   expect_gt(tracker$process_metrics$memory, pss_kb + 0.9 * object.size(big) / 1024)
 })
 
-test_that("what is written to storage is counted", {
+test_that("bytes written to storage are counted", {
   file <- tempfile(tmpdir = getwd())
   on.exit(unlink(file))
   before <- proc_field("/proc/self/io", "write_bytes")
@@ -37,13 +37,13 @@ test_that("what is written to storage is counted", {
   close(connection)
   after <- proc_field("/proc/self/io", "write_bytes")
   tracker$stop()
-  # A file system in memory writes nothing; the kernel's own figure says which it is. The rows' own file adds a page.
+  # tmpfs writes nothing, and the kernel's counter shows that. The file of the rows adds a page.
   expect_lte(abs(tracker$process_metrics$write_bytes - (after - before)), 65536)
 })
 
-test_that("the machine's figures are those of the kernel", {
+test_that("figures of the machine match the kernel", {
   tracker <- ResourceTracker$new(interval = 3600, track_processes = FALSE, discover_cloud = FALSE)
-  # Right before the row and right after it: others use the machine too.
+  # Read before and after the sample, since other processes use memory too.
   free_kb <- proc_field("/proc/meminfo", "MemFree")
   tracker$stop()
   free_kb <- range(free_kb, proc_field("/proc/meminfo", "MemFree"))
@@ -58,7 +58,7 @@ test_that("the machine's figures are those of the kernel", {
   expect_gt(row$disk_space_used_gb, 0)
 })
 
-# Tells at its end, when the file is there, for how long the machine let it not run.
+# Returns how long this process could not run, until the file `end` exists.
 stalls <- function(end) {
   stalled <- 0
   before <- proc.time()[["elapsed"]]
@@ -72,10 +72,10 @@ stalls <- function(end) {
   stalled
 }
 
-# For how long the sampler wanted to run while others did, by the kernel's account.
+# Run-queue delay of the sampling thread, by the kernel's account.
 sampler_waited_s <- function() {
   tasks <- list.files("/proc/self/task", full.names = TRUE)
-  # A thread that has just ended has no name any more.
+  # A thread that has just ended has no name.
   name_of <- function(task) {
     c(tryCatch(suppressWarnings(readLines(file.path(task, "comm"))), error = function(e) character()), "")[1]
   }
@@ -83,27 +83,27 @@ sampler_waited_s <- function() {
   sum(vapply(samplers, function(task) scan(file.path(task, "schedstat"), quiet = TRUE)[2], 0)) / 1e9
 }
 
-test_that("rows keep their grid while R computes and lets nobody in", {
+test_that("rows stay on the grid while R runs long C code", {
   numbers <- runif(4e6)
   end <- tempfile()
   on.exit(unlink(end))
   beside <- parallel::mcparallel(stalls(end))
   tracker <- ResourceTracker$new(interval = 0.1, discover_cloud = FALSE)
   began <- proc.time()[["elapsed"]]
-  # Each call is one long stay in C code.
+  # Each call runs C code for a long time.
   while (proc.time()[["elapsed"]] - began < 1.5) sort(numbers, method = "quick")
   held <- proc.time()[["elapsed"]] - began
   waited <- sampler_waited_s()
   tracker$stop()
   file.create(end)
   stalled <- parallel::mccollect(beside)[[1]] + waited
-  # A row may be late by what the machine let nobody run, or the sampler not, and by nothing else.
+  # A row may be late only by the time that the machine or the sampling thread could not run.
   expect_lte(sum(tracker$extra_metrics$missed_ticks), stalled / 0.1)
   expect_gte(tracker$n_samples, (held - stalled) / 0.1 - 2)
   expect_lt(stalled, held)
 })
 
-test_that("no panic and no message reaches the console", {
+test_that("nothing is printed to the console", {
   program <- c(
     "library(resource.tracker)",
     "tracker <- ResourceTracker$new(interval = 0.05)",
@@ -116,8 +116,8 @@ test_that("no panic and no message reaches the console", {
   expect_identical(run_program(program), character())
 })
 
-test_that("a fault within is raised like any other error", {
-  # What extendr refuses stands for it: no argument that a user gives comes there unchecked.
+test_that("an internal error is raised as a condition", {
+  # An argument of the wrong type, which public functions never pass on, stands for an internal error.
   wrong <- quote(resource.tracker:::core(resource.tracker:::session_loads(42)))
   expect_silent(error <- expect_error(eval(wrong), class = "resource_tracker_internal_error"))
   expect_match(conditionMessage(error), "please report this")

@@ -1,39 +1,32 @@
-//! The core's errors as values that R can raise: a class for `tryCatch`, a message with its causes, a hint.
+//! Converts errors of the core to values that R raises: a class for `tryCatch`, a message with causes, a hint.
 
 use extendr_api::prelude::*;
-use resource_tracker::catalog::CatalogError;
-use resource_tracker::config::ConfigError;
-use resource_tracker::error::{SourceError, with_causes};
-use resource_tracker::frame::FrameError;
-use resource_tracker::recommend::RecommendError;
-use resource_tracker::recording::{LoadError, SnapshotError};
-use resource_tracker::session::SessionError;
-use resource_tracker::stats::StatsError;
-use resource_tracker::tracker::TrackerError;
+use resource_tracker::{
+    CatalogError, ConfigError, FrameError, LoadError, RecommendError, SessionError, SnapshotError,
+    SourceError, StatsError, TrackerError, with_causes,
+};
 
 use crate::value::or_null;
 
-/// What R gets: a value, or why there is none.
 pub type Answer<T = Robj> = Result<T, Failure>;
 
-/// What went wrong, by what one can do about it; R makes `resource_tracker_<kind>_error` of it.
+/// The kind of an error; R raises it as class `resource_tracker_<kind>_error`.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// An argument that cannot be meant.
+    /// An invalid argument.
     Value,
-    /// The tracker is not in the state for it.
+    /// The tracker is in the wrong state for the call.
     State,
-    /// The process to follow is not there, or not ours to read.
+    /// The target process does not exist or is not readable.
     Process,
-    /// A file that cannot be read or written.
+    /// A file cannot be read or written.
     Io,
-    /// A file or text that is no recording.
+    /// A file or text is not a recording.
     Format,
-    /// This host, or the service for servers, does not give it.
+    /// This host or the server-search service cannot provide the requested data.
     Unavailable,
 }
 
-/// An error on its way to R.
 #[derive(Debug)]
 pub struct Failure {
     kind: Kind,
@@ -50,7 +43,6 @@ impl Failure {
         Self { kind, message: with_causes(error), hint: hint.map(str::to_owned) }
     }
 
-    /// A file that could not be written.
     pub fn write(path: &str, error: &std::io::Error) -> Self {
         Self::new(Kind::Io, format!("cannot write `{path}`: {error}"))
     }
@@ -110,7 +102,7 @@ impl From<SessionError> for Failure {
                 };
                 (kind, tracker.hint())
             }
-            SessionError::Companion(_) => (Kind::Unavailable, None),
+            SessionError::Sidecar(_) => (Kind::Unavailable, None),
         };
         Self::of(kind, &error, hint)
     }

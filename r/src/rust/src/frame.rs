@@ -1,16 +1,14 @@
-//! Tables as data frames: numbers, `NA` where nothing was measured, and moments that R knows as such.
+//! Converts tables to data frames: numbers, `NA` where nothing was measured, and `POSIXct` timestamps.
 
 use extendr_api::prelude::*;
-use resource_tracker::frame::{Column, Frame};
-use resource_tracker::metric::Metric;
+use resource_tracker::{Column, Frame, Metric};
 
 use crate::failure::{Answer, Failure, Kind};
 
-/// A `data.frame` of the same columns.
 pub fn frame_to_r(frame: &Frame) -> Answer {
     let columns: Vec<Robj> = frame.columns().iter().map(column_to_r).collect::<Answer<_>>()?;
     let mut list = List::from_names_and_values(frame.columns().iter().map(Column::name), columns)?;
-    // Row names as R stores those that only count: NA, and how many there are.
+    // R's compact form of row names 1 to n is c(NA, -n).
     let rows = i32::try_from(frame.len()).map_err(|error| Failure::new(Kind::Value, error.to_string()))?;
     list.set_attrib(row_names_symbol(), Integers::from_values([Rint::na(), Rint::from(-rows)]))?;
     list.set_class(["data.frame"])?;

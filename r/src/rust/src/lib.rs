@@ -1,10 +1,10 @@
-//! The core for R: what the R6 class of the package calls.
+//! R binding of the core: functions for the R6 class of the package.
 //!
-//! In:  R values. Out: R values; an error of the core is a value too (`failure`), which R raises in one place.
-//! Not here: anything that decides; what two languages need is done once, in the core.
+//! In:  R values. Out: R values; errors are values too (`failure`), which the R function `core()` raises.
+//! Not here: decisions, which the core makes for all fronts.
 //!
-//! The sampling thread never calls R, so R is free to do what it likes meanwhile.
-#![expect(missing_docs, clippy::used_underscore_binding, reason = "in what extendr's macros make")]
+//! The sampling thread never calls R.
+#![expect(clippy::used_underscore_binding, reason = "in code made by extendr's macros")]
 #![expect(clippy::needless_pass_by_value, reason = "arguments come from R as values")]
 
 mod failure;

@@ -1,26 +1,19 @@
-//! A recording in the hands of an R program: one external pointer, and functions over it.
+//! A recording as an R external pointer, and functions on it.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use extendr_api::prelude::*;
-use resource_tracker::catalog::{self, Query};
-use resource_tracker::config::{Backend, Config, Interval};
-use resource_tracker::frame::CombinedOptions;
-use resource_tracker::metric::Table;
-use resource_tracker::output;
-use resource_tracker::recommend::Resources;
-use resource_tracker::record::PROGRAM_VERSION;
-use resource_tracker::recording::Recording;
-use resource_tracker::session::{Note, Plan, Session, report_of};
-use resource_tracker::shared::Shared;
-use resource_tracker::stats::Stats;
+use resource_tracker::{
+    Backend, Catalog, CatalogSettings, CombinedOptions, Config, Interval, Output, Plan, Query, Recording,
+    ReportOptions, Resources, Session, SessionNote, Shared, Stats, Table,
+};
 use serde_json::{Value, json};
 
 use crate::failure::{Answer, Failure, Kind};
 use crate::frame::frame_to_r;
 use crate::value::{Singles, from_r, map_from_r, map_to_r, or_null, to_r};
 
-/// The session behind a pointer, which is empty when R has loaded it from a file or got it from another process.
+/// The session of a pointer. Pointers that R loaded from a file or received from another process are empty.
 fn shared(session: &Robj) -> Answer<&ExternalPtr<Shared>> {
     session.try_into().map_err(|_: Error| {
         Failure::new(
@@ -34,26 +27,27 @@ fn pointer(session: Session) -> Robj {
     ExternalPtr::new(Shared::new(session)).into()
 }
 
-/// R's `~` is expanded before a path comes here.
-fn path(text: &str) -> PathBuf {
-    PathBuf::from(text)
-}
-
 fn stats_from_r(runs: &Robj) -> Answer<Vec<Stats>> {
     let Value::Array(runs) = from_r(runs)? else { return Ok(Vec::new()) };
     serde_json::from_value(Value::Array(runs)).map_err(|error| {
-        Failure::new(Kind::Value, format!("`historical_stats` holds no statistics: {error}"))
+        Failure::new(
+            Kind::Value,
+            format!("`historical_stats` must be a list of values of `stats()`: {error}"),
+        )
     })
 }
 
-/// Version of the core, which is the package's.
 #[extendr]
 fn core_version() -> &'static str {
-    PROGRAM_VERSION
+    env!("CARGO_PKG_VERSION")
 }
 
 #[extendr]
-#[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "those of the contract")]
+#[expect(
+    clippy::too_many_arguments,
+    clippy::fn_params_excessive_bools,
+    reason = "arguments of the public R API"
+)]
 fn session_new(
     pid: f64,
     children: bool,
@@ -74,18 +68,17 @@ fn session_new(
     let pid = if pid.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&pid) {
         pid as u32
     } else {
-        return Err(Failure::new(Kind::Value, format!("`pid` must be a process number, not `{pid}`")));
+        return Err(Failure::new(Kind::Value, format!("`pid` must be a process id, not `{pid}`")));
     };
     let backend = Backend::from_env()?;
     let config = Config { interval, children, track_processes, track_system, backend, ..Config::default() };
-    let plan =
-        Plan { config, pid, method: None, autostart, discover_server, discover_cloud, companion: None };
-    Ok(pointer(Session::new(plan).with_rows_in(path(temporary_folder))))
+    let plan = Plan { config, pid, method: None, autostart, discover_server, discover_cloud, sidecar: None };
+    Ok(pointer(Session::new(plan).with_rows_in(temporary_folder.into())))
 }
 
 #[extendr]
 fn session_load(file: &str) -> Answer {
-    Ok(pointer(Session::from_recording(Recording::load(&path(file))?)))
+    Ok(pointer(Session::from_recording(Recording::load(Path::new(file))?)))
 }
 
 #[extendr]
@@ -127,54 +120,49 @@ fn session_rows(session: Robj) -> Answer {
     to_r(&json!(rows), Singles::Plain)
 }
 
-/// `NULL` once there are as many rows, else how many seconds to sleep.
+/// One step of a wait for `wanted` rows: seconds to sleep before the next call; `NULL` once the rows are there.
 #[extendr]
 fn session_wait_on(session: Robj, wanted: f64, waited_s: f64, timeout_s: f64) -> Answer {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of floats saturates")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts from floats saturate")]
     let wanted = wanted.ceil() as u64;
-    Ok(or_null(shared(&session)?.with(|session| session.wait_on(wanted, waited_s, timeout_s))?))
+    Ok(or_null(shared(&session)?.with(|session| session.poll_rows(wanted, waited_s, timeout_s))?))
 }
 
-/// What was planned, and when it began and ended.
+/// Settings, start time and stop time.
 #[extendr]
 fn session_settings(session: Robj) -> Answer {
     let shared = shared(&session)?;
-    let Plan { config, pid, autostart, discover_server, discover_cloud, .. } = shared.plan();
+    let Plan { config, pid, .. } = shared.plan();
     let (interval, start_time, stop_time) =
         shared.with(|session| (session.interval_s(), session.start_time(), session.stop_time()));
     let settings = json!({
         "pid": pid,
         "children": config.children,
         "interval": interval,
-        "autostart": autostart,
-        "track_processes": config.track_processes,
-        "track_system": config.track_system,
-        "discover_server": discover_server,
-        "discover_cloud": discover_cloud,
         "start_time": start_time,
         "stop_time": stop_time,
     });
     to_r(&settings, Singles::Plain)
 }
 
-/// What is missing from the figures and was not told before.
+/// New warnings since the last call.
 #[extendr]
 fn session_take_warnings(session: Robj) -> Answer<Vec<String>> {
     let notes = shared(&session)?.with(Session::take_notes).into_iter();
     Ok(notes
         .filter_map(|note| match note {
-            Note::Warning(text) => Some(text),
-            // How this host is read; the snapshot says it too.
-            Note::Info(_) => None,
+            SessionNote::Warning(text) => Some(text),
+            // R shows no notes of this kind; the snapshot holds them.
+            SessionNote::Info(_) => None,
         })
         .collect())
 }
 
-/// A table so far; without columns when it is off.
+/// A table so far; without columns if the table is off.
 #[extendr]
 fn session_table(session: Robj, name: &str) -> Answer {
-    let table = Table::from_key(name)
-        .ok_or_else(|| Failure::new(Kind::Value, format!("there is no table `{name}`")))?;
+    let table =
+        Table::from_key(name).ok_or_else(|| Failure::new(Kind::Value, format!("no table named `{name}`")))?;
     let frame = shared(&session)?.with(|session| session.frame(table)).unwrap_or_default();
     frame_to_r(&frame)
 }
@@ -208,7 +196,7 @@ fn session_recommend(session: Robj, history: Robj) -> Answer {
     to_r(&json!(resources(&session, &history)?), Singles::Plain)
 }
 
-/// The cheapest server that has what the job needs; `NULL` when there is none.
+/// The cheapest server that fits the job; `NULL` if none fits.
 #[extendr]
 fn session_recommend_server(session: Robj, history: Robj, filters: List) -> Answer {
     let needs = resources(&session, &history)?;
@@ -216,7 +204,7 @@ fn session_recommend_server(session: Robj, history: Robj, filters: List) -> Answ
     for (name, value) in map_from_r(&filters)? {
         query.filters.set(&name, &value)?;
     }
-    let answer = catalog::servers(&query)?;
+    let answer = Catalog::new(CatalogSettings::from_env()).servers(&query)?;
     Ok(or_null(answer.rows().next().map(|server| map_to_r(&server, Singles::Plain)).transpose()?))
 }
 
@@ -236,10 +224,11 @@ fn session_cloud_info(session: Robj) -> Answer {
 fn session_report(session: Robj, integration: &str, history: Robj, failed: bool) -> Answer<String> {
     let history = stats_from_r(&history)?;
     let recording = shared(&session)?.with(Session::recording);
-    Ok(report_of(&recording, integration, history, failed)?)
+    let options = ReportOptions { integration: integration.to_owned(), failed, ..ReportOptions::default() };
+    Ok(options.report(&recording, history)?)
 }
 
-/// All of the recording as it is now, its tables as data frames.
+/// The recording so far, with tables as data frames.
 #[extendr]
 fn session_snapshot(session: Robj) -> Answer {
     let Recording { head, process, system, extra } = shared(&session)?.with(Session::recording);
@@ -248,7 +237,7 @@ fn session_snapshot(session: Robj) -> Answer {
     let written = without_rows.write(&mut text).map_err(|error| error.to_string());
     let head = written.and_then(|()| serde_json::from_slice(&text).map_err(|error| error.to_string()));
     let Value::Object(mut head) = head.map_err(|text| Failure::new(Kind::Io, text))? else {
-        return Err(Failure::new(Kind::Format, "a snapshot is an object"));
+        return Err(Failure::new(Kind::Format, "the snapshot is not a JSON object"));
     };
     let tables = [(Table::Process, process), (Table::System, system), (Table::Extra, extra)];
     for (table, _) in &tables {
@@ -275,14 +264,14 @@ fn session_dumps(session: Robj) -> Answer<String> {
 
 #[extendr]
 fn session_dump(session: Robj, file: &str) -> Answer<()> {
-    let written = shared(&session)?.with(|session| session.dump(&path(file)));
+    let written = shared(&session)?.with(|session| session.dump(Path::new(file)));
     written.map_err(|error| Failure::write(file, &error))
 }
 
-/// Writes a text file, whole or not at all.
+/// Writes a text file atomically.
 #[extendr]
 fn save_text(text: &str, file: &str) -> Answer<()> {
-    output::write_text(&path(file), text).map_err(|error| Failure::write(file, &error))
+    Output::write_text(Path::new(file), text).map_err(|error| Failure::write(file, &error))
 }
 
 extendr_module! {

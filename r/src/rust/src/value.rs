@@ -1,21 +1,21 @@
-//! JSON values and R's, both ways.
+//! Converts between JSON values and R values.
 //!
-//! In:  `null`, truth, numbers, text, arrays and objects. Out: `NULL`, vectors of one element, vectors, named lists.
+//! In:  null, booleans, numbers, strings, arrays and objects. Out: `NULL`, vectors and named lists.
 //!
-//! R has no scalars, so an array of one element looks like its element. Where the value is to become JSON again (a
-//! snapshot) such an array is marked with R's own class for it, `AsIs`.
+//! R has no scalars, so an array of one element looks like its element. In a snapshot, which becomes JSON again, arrays of
+//! one element get R's class `AsIs`.
 
 use extendr_api::prelude::*;
 use serde_json::{Map, Number, Value};
 
 use crate::failure::{Answer, Failure, Kind};
 
-/// What becomes of arrays with one element.
+/// How arrays of one element are converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Singles {
-    /// They are for people.
+    /// As plain vectors.
     Plain,
-    /// They are to be arrays again.
+    /// With class `AsIs`, so that they become arrays again.
     Marked,
 }
 
@@ -36,18 +36,17 @@ pub fn to_r(value: &Value, singles: Singles) -> Answer {
     })
 }
 
-/// `NULL` for what there is none of; extendr's own conversion gives `NA`.
+/// `None` as `NULL`; extendr's own conversion gives `NA`.
 pub fn or_null(value: Option<impl Into<Robj>>) -> Robj {
     value.map_or_else(|| NULL.into(), Into::into)
 }
 
-/// A named list of the same keys, in their order.
 pub fn map_to_r(map: &Map<String, Value>, singles: Singles) -> Answer {
     let values: Vec<Robj> = map.values().map(|value| to_r(value, singles)).collect::<Answer<_>>()?;
     Ok(List::from_names_and_values(map.keys(), values)?.into())
 }
 
-/// Whole numbers that R's integers can hold are such.
+/// Whole numbers become R integers if they fit.
 fn number_to_r(number: &Number) -> Robj {
     match number.as_i64().and_then(|whole| i32::try_from(whole).ok()).filter(|whole| *whole != i32::MIN) {
         Some(whole) => whole.into(),
@@ -55,7 +54,7 @@ fn number_to_r(number: &Number) -> Robj {
     }
 }
 
-/// A vector where all items are of one kind, else a list.
+/// A vector if all items have one type, else a list.
 fn array_to_r(items: &[Value], singles: Singles) -> Answer {
     if items.is_empty() {
         return Ok(List::new(0).into());
@@ -73,10 +72,10 @@ fn array_to_r(items: &[Value], singles: Singles) -> Answer {
     Ok(List::from_values(values).into())
 }
 
-/// What we are given lies no deeper than this.
+/// Limit on the nesting of lists.
 const DEEPEST: usize = 64;
 
-/// The JSON of an R value made of what JSON knows; `NA` and numbers that are not finite are missing.
+/// Converts to JSON; `NA` and non-finite numbers become null.
 pub fn from_r(value: &Robj) -> Answer<Value> {
     nested(value, DEEPEST)
 }
@@ -87,7 +86,7 @@ fn nested(value: &Robj, deeper: usize) -> Answer<Value> {
     }
     if value.is_list() {
         let deeper = deeper.checked_sub(1).ok_or_else(|| {
-            Failure::new(Kind::Value, format!("cannot use lists more than {DEEPEST} levels deep"))
+            Failure::new(Kind::Value, format!("lists are nested more than {DEEPEST} levels deep"))
         })?;
         return list_from_r(value, deeper);
     }
@@ -101,7 +100,7 @@ fn nested(value: &Robj, deeper: usize) -> Answer<Value> {
         numbers.iter().map(|number| Number::from_f64(*number).map_or(Value::Null, Value::Number)).collect()
     } else {
         let kind = format!("{:?}", value.rtype()).to_lowercase();
-        return Err(Failure::new(Kind::Value, format!("cannot use a value of type `{kind}` here")));
+        return Err(Failure::new(Kind::Value, format!("cannot convert a value of type `{kind}`")));
     };
     if items.len() == 1 && !value.inherits("AsIs") {
         return Ok(items.into_iter().next().unwrap_or(Value::Null));
@@ -109,7 +108,7 @@ fn nested(value: &Robj, deeper: usize) -> Answer<Value> {
     Ok(Value::Array(items))
 }
 
-/// An object by its names, an array without; a data frame is an array of its rows.
+/// Lists with names become objects, lists without names arrays, and data frames arrays of rows.
 fn list_from_r(value: &Robj, deeper: usize) -> Answer<Value> {
     let list = value.as_list().unwrap_or_default();
     if value.inherits("data.frame") {
@@ -121,7 +120,6 @@ fn list_from_r(value: &Robj, deeper: usize) -> Answer<Value> {
     entries(&list, deeper).map(Value::Object)
 }
 
-/// The JSON object of a named list.
 pub fn map_from_r(list: &List) -> Answer<Map<String, Value>> {
     entries(list, DEEPEST)
 }
