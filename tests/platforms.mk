@@ -1,5 +1,5 @@
-# Other systems, as far as they can be tested on this one. Not part of `make test`: the packages are large, and the
-# standard library is built anew.
+# Tests of other operating systems that are possible on Linux. Not part of `make test`: the packages are large, and the
+# standard library is built from source.
 
 .PHONY: test-windows test-macos
 CROSS := $(CURDIR)/target/cross
@@ -18,7 +18,7 @@ test-windows: ## the command built for Windows, and run under wine
 	$(call install,$(CROSS_PACKAGES) $(WINDOWS_PACKAGES))
 	tests/windows/run.sh $(CROSS)
 
-# Without the network client: its cryptography is C, and wants Apple's headers.
+# Without the network client: its cryptography is C code, which needs Apple's headers.
 test-macos: ## core and command type-checked for macOS
 	$(call install,$(CROSS_PACKAGES))
 	PATH=/usr/bin:/bin RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CROSS) /usr/bin/cargo check \

@@ -1,4 +1,4 @@
-// Metaflow cards in a real browser: CARDS is a folder of pages, with what they should show in expected.json.
+// Metaflow cards in a real browser. CARDS is a folder with the cards and their expected contents (expected.json).
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -14,10 +14,10 @@ let browser;
 before(async () => { browser = await chromium.launch(launch); });
 after(() => browser.close());
 
-test('there are cards to look at', () => assert.ok(expected.length >= 6, `${expected.length} cards`));
+test('there are at least six cards', () => assert.ok(expected.length >= 6, `${expected.length} cards`));
 
 for (const [name, { title, status, run }] of expected) {
-  test(`the card "${name}" shows its run, and asks nobody for anything`, async () => {
+  test(`the card "${name}" shows its run and makes no requests`, async () => {
     const url = pathToFileURL(join(folder, `${name}.html`)).href;
     const tab = await browser.newPage();
     const heard = [];

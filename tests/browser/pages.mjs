@@ -1,4 +1,4 @@
-// From recordings to pages, with the program itself.
+// Makes report pages from recordings with the command.
 
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, writeFileSync, readFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { gzipSync } from 'node:zlib';
 
 const program = resolve(process.env.RESOURCE_TRACKER ?? fileURLToPath(new URL('../../target/release/resource-tracker', import.meta.url)));
 
-/** Writes a recording and its page; where the page is. */
+/** Writes a recording and its report; returns the location and text of the report. */
 export function page(recording) {
   const folder = mkdtempSync(join(tmpdir(), 'report-'));
   const [file, html] = [join(folder, 'recording.json.gz'), join(folder, 'page.html')];
@@ -19,7 +19,7 @@ export function page(recording) {
   return { url: pathToFileURL(html).href, html: readFileSync(html, 'utf8'), path: html };
 }
 
-/** What Chromium needs to start in a container and to leave the network alone. */
+/** Options to run Chromium in a container without network access. */
 export const launch = {
   executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
   args: ['--headless', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],

@@ -1,9 +1,9 @@
-// Recordings to make pages of: made here by rule, so that a test knows every number that a page must show.
+// Generated recordings, so that the tests know every number on a page.
 
 export const START = 1741785600.25;
 export const EVIL = `<script>alert(1)</script>"'&`;
 
-/** Noise that is the same at every run. */
+/** Reproducible noise. */
 function noise(seed) {
   let state = seed;
   return () => {
@@ -12,7 +12,7 @@ function noise(seed) {
   };
 }
 
-/** Rows of one a second, from what a job does at second `t`. Cells that `job` does not give are idle. */
+/** Rows of the given lengths; `job` gives the cells at second `t`, other cells are idle. */
 export function rows(lengths, job) {
   const tables = { process: [], system: [], extra: [] };
   let t = 0;
@@ -57,7 +57,7 @@ export function snapshot(tables, run = {}, head = {}) {
 
 const seconds = (count) => Array.from({ length: count }, () => 1);
 
-/** A job of 25 minutes that loads, trains on a GPU in epochs, and writes its result. For people to look at. */
+/** A job of 25 minutes that loads data, trains on a GPU in epochs, and writes its result. For screenshots. */
 export function training() {
   const random = noise(7);
   const count = 1500;
@@ -90,7 +90,7 @@ export function training() {
   });
 }
 
-/** Ten rows whose every value is known; row 4 was not measured, and between rows 6 and 7 the machine slept for 5 s. */
+/** Ten rows. Row 4 was not measured, and the machine was suspended for 5 s between rows 6 and 7. */
 export function small(run, head) {
   const lengths = [0.5, 1, 1, 1, 1, 1, 1, 1, 1, 0.25];
   const tables = rows(lengths, (_, number) => ({
@@ -101,7 +101,7 @@ export function small(run, head) {
   return snapshot(tables, run, head);
 }
 
-/** Two days at one row a second, flat but for one second. */
+/** Two days at one row per second, with a peak of one second. */
 export function long() {
   const spike = 100_000;
   const tables = rows(seconds(172_800), (_, number) => ({
@@ -112,7 +112,7 @@ export function long() {
 
 const none = { process: [], system: [], extra: [] };
 
-/** Every odd kind of run, by name. */
+/** Unusual runs by name. */
 export const odd = {
   'one row': () => snapshot(rows([0.3], () => ({}))),
   'no system table': () => {

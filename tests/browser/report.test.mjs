@@ -1,7 +1,7 @@
-// The report in a real browser: what it shows, what it does, and what it never does.
+// The report in a real browser: content, interaction, accessibility, security.
 //
-// Needs Chromium (CHROMIUM, default /usr/bin/chromium) and the program (RESOURCE_TRACKER, default target/release);
-// `tests/browser/run` installs and builds what is missing.
+// Needs Chromium (CHROMIUM, default /usr/bin/chromium) and the command (RESOURCE_TRACKER, default target/release).
+// `tests/browser/run` installs and builds them.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -19,7 +19,7 @@ let browser;
 before(async () => { browser = await chromium.launch(launch); });
 after(() => browser.close());
 
-/** Opens a page; everything that it says, asks for or does to the reader is written down. */
+/** Opens a page and logs its console messages, requests and dialogs. */
 async function open({ url }, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const tab = await context.newPage();
@@ -36,7 +36,7 @@ function isQuiet(heard) {
   assert.deepEqual(heard, { console: [], requests: [], dialogs: 0 });
 }
 
-/** Steps of a series: how often its path goes across. */
+/** Number of steps of a series: the horizontal strokes of its path. */
 const steps = (tab, chart, series = 0, path = 'line') =>
   tab.$eval(`#chart-${chart} [data-series="${series}"] .${path}`, (drawn) => drawn.getAttribute('d').match(/h-?\d|H/g)?.length ?? 0);
 
@@ -59,9 +59,9 @@ async function drag(tab, chart, from, to) {
 const texts = (tab, selector) => tab.$$eval(selector, (found) => found.map((element) => element.textContent));
 const now = (tab, chart, series = 0) => tab.textContent(`#chart-${chart} tr[data-series="${series}"] .now`);
 
-test('a row is a step, what was not measured a gap, and a sleeping machine a gap in all', async () => {
+test('unmeasured rows and suspended time are gaps', async () => {
   const { tab, heard, close } = await open(page(small()));
-  // Ten rows, of which one was not measured.
+  // One of ten rows was not measured.
   assert.equal(await steps(tab, 'cpu', 0), 9);
   assert.equal(await steps(tab, 'cpu', 1), 10);
   const pieces = (series) => tab.$eval(`#chart-cpu [data-series="${series}"] .line`, (path) => path.getAttribute('d').match(/M/g).length);
@@ -70,9 +70,9 @@ test('a row is a step, what was not measured a gap, and a sleeping machine a gap
   await close();
 });
 
-test('the peak of the statistics is drawn at its very place', async () => {
+test('the peak of the statistics is drawn at its time and value', async () => {
   const { tab, heard, close } = await open(page(small()));
-  // 13.75 s in all, 5 of them asleep; row 7 of 3 cores lasts from 11.5 s to 12.5 s; the axis ends at 8 CPUs.
+  // The run takes 13.75 s, 5 s of them suspended. Row 7 (3 CPUs) lasts from 11.5 s to 12.5 s. The axis ends at 8 CPUs.
   const box = await area(tab, 'cpu');
   const dot = await tab.$eval('#chart-cpu [data-series="0"] .peak', (path) => {
     const place = path.getPointAtLength(0).matrixTransform(path.getScreenCTM());
@@ -80,7 +80,7 @@ test('the peak of the statistics is drawn at its very place', async () => {
   });
   assert.ok(Math.abs(dot.x - (box.x + box.width * 12 / 13.75)) < 0.6, `${dot.x}`);
   assert.ok(Math.abs(dot.y - (box.y + box.height * (1 - 3 / 8))) < 0.6, `${dot.y}`);
-  // The pixel itself has the colour of the series.
+  // The pixel has the colour of the series.
   const png = await tab.screenshot({ clip: { x: Math.round(dot.x), y: Math.round(dot.y), width: 1, height: 1 } });
   const colour = await tab.evaluate(async (bytes) => {
     const image = await createImageBitmap(new Blob([new Uint8Array(bytes)], { type: 'image/png' }));
@@ -93,19 +93,19 @@ test('the peak of the statistics is drawn at its very place', async () => {
   await close();
 });
 
-test('two days at one row a second keep the one second that matters', async () => {
+test('a peak of one second in two days is visible', async () => {
   const made = page(long());
   const { tab, heard, close } = await open(made);
   assert.ok(made.html.length < 1_200_000, `${made.html.length} bytes`);
   const drawn = await steps(tab, 'cpu');
   assert.ok(drawn >= 400 && drawn <= 481, `${drawn} steps`);
-  // The band reaches up to the second of 7.5 cores, the dot stands on it, the table says so.
+  // Band, dot and table show the peak of 7.5 CPUs.
   const top = await tab.$eval('#chart-cpu [data-series="0"] .band', (path) => path.getBBox().y);
   const dot = await tab.$eval('#chart-cpu [data-series="0"] .peak', (path) => path.getPointAtLength(0).y);
   assert.equal(top, dot);
   assert.equal(Math.round((1 - dot / 1000) * 8 * 100) / 100, 7.5);
   assert.deepEqual((await texts(tab, '#chart-cpu tbody tr:first-child td')).slice(1), ['1.45', '7.50']);
-  // Closer up there is more to see than at first.
+  // A zoomed chart has more steps.
   const held = await tab.evaluate(() => JSON.parse(document.getElementById('data').textContent).spans.length);
   assert.ok(held >= 3000, `${held} held`);
   await drag(tab, 'cpu', 0.5, 0.6);
@@ -115,7 +115,7 @@ test('two days at one row a second keep the one second that matters', async () =
   await close();
 });
 
-test('the cursor is shared by all charts and says what was there', async () => {
+test('the cursor shows the values of all charts', async () => {
   const { tab, heard, close } = await open(page(small()));
   const box = await area(tab, 'memory');
   // The middle of row 2, which lasts from 1.5 s to 2.5 s.
@@ -129,7 +129,7 @@ test('the cursor is shared by all charts and says what was there', async () => {
   assert.equal(await tab.isVisible('#chart-cpu .tip'), false);
   const lines = await tab.$$eval('.cursor', (found) => new Set(found.map((line) => line.getAttribute('x1'))).size);
   assert.equal(lines, 1);
-  // Row 4 was not measured; nothing was at 10 s, when the machine slept.
+  // Row 4 was not measured, and the machine was suspended at 10 s.
   await at(4);
   assert.deepEqual([await now(tab, 'cpu', 0), await now(tab, 'cpu', 1)], ['–', '1.40']);
   await at(10);
@@ -140,45 +140,45 @@ test('the cursor is shared by all charts and says what was there', async () => {
   await close();
 });
 
-test('dragging zooms all charts, a double click brings everything back', async () => {
+test('dragging zooms all charts, and a double click resets the zoom', async () => {
   const { tab, heard, close } = await open(page(training()));
-  const look = () => tab.$$eval('.chart', (charts) => charts.map((chart) => [...chart.querySelectorAll('.x text, .y text')].map((text) => text.textContent).join(' ')));
-  const before = await look();
+  const labels = () => tab.$$eval('.chart', (charts) => charts.map((chart) => [...chart.querySelectorAll('.x text, .y text')].map((text) => text.textContent).join(' ')));
+  const before = await labels();
   assert.equal(await tab.isVisible('#reset'), false);
   await drag(tab, 'cpu', 0.1, 0.2);
-  const zoomed = await look();
+  const zoomed = await labels();
   zoomed.forEach((labels, number) => assert.notEqual(labels, before[number], `chart ${number}`));
   assert.equal(await tab.isVisible('#reset'), true);
   const box = await area(tab, 'vram');
   await tab.mouse.dblclick(box.x + box.width / 2, box.y + box.height / 2);
-  // Drawn by the script now, by the program before: the same axes.
-  assert.deepEqual(await look(), before);
+  // The axes by the script equal the axes by the command.
+  assert.deepEqual(await labels(), before);
   assert.equal(await tab.isVisible('#reset'), false);
   await drag(tab, 'network', 0.6, 0.3);
-  assert.notDeepEqual(await look(), before);
+  assert.notDeepEqual(await labels(), before);
   await tab.click('#reset');
-  assert.deepEqual(await look(), before);
+  assert.deepEqual(await labels(), before);
   isQuiet(heard);
   await close();
 });
 
-test('the script draws what the program drew', async () => {
-  // Wide enough for a step each, so that both draw the same steps.
+test('the script draws the same paths as the command', async () => {
+  // The chart is wide enough for all rows, so that both draw the same steps.
   const { tab, heard, close } = await open(page(small()));
   const drawings = () => tab.$$eval('.series path', (paths) => paths.map((path) => {
     const box = path.getBBox();
     return [path.getTotalLength(), box.x, box.y, box.width, box.height].map(Math.round).join(' ');
   }));
-  const by_program = await drawings();
+  const byCommand = await drawings();
   await drag(tab, 'cpu', 0.2, 0.4);
-  assert.notDeepEqual(await drawings(), by_program);
+  assert.notDeepEqual(await drawings(), byCommand);
   await tab.click('#reset');
-  assert.deepEqual(await drawings(), by_program);
+  assert.deepEqual(await drawings(), byCommand);
   isQuiet(heard);
   await close();
 });
 
-test('numbers under the cursor are written as those in the tables', async () => {
+test('values at the cursor have the format of the tables', async () => {
   for (const recording of [small(), training()]) {
     const { tab, close } = await open(page(recording));
     for (const key of ['Home', 'End']) {
@@ -193,12 +193,12 @@ test('numbers under the cursor are written as those in the tables', async () => 
   await tab.keyboard.press('ArrowRight');
   const rows = await tab.$$eval('.legend tbody tr', (found) => found.map((row) => [...row.querySelectorAll('td')].slice(0, 3).map((cell) => cell.textContent)));
   assert.ok(rows.length >= 9);
-  // With one row the value, the mean and the maximum are one number, by two programs.
+  // With one row, the value (by the script) equals the mean and the maximum (by the command).
   for (const [here, mean, max] of rows) assert.deepEqual([here, here], [mean, max]);
   await close();
 });
 
-test('series go off and on by click and by keyboard, and the axis follows', async () => {
+test('series are switched by click and keyboard, and the axis is adapted', async () => {
   const { tab, heard, close } = await open(page(small()));
   const button = tab.locator('#chart-memory tr[data-series="1"] button');
   const axis = () => texts(tab, '#chart-memory .y text');
@@ -218,7 +218,7 @@ test('series go off and on by click and by keyboard, and the axis follows', asyn
   await close();
 });
 
-test('the keyboard alone moves the cursor, zooms and resets', async () => {
+test('the keyboard moves the cursor, zooms and resets', async () => {
   const { tab, heard, close } = await open(page(training()));
   await tab.focus('#chart-cpu .plot');
   const labels = () => texts(tab, '#chart-cpu .x text');
@@ -234,7 +234,7 @@ test('the keyboard alone moves the cursor, zooms and resets', async () => {
   await close();
 });
 
-test('blocks to paste are copied to the letter', async () => {
+test('snippets are copied unchanged', async () => {
   const { tab, heard, close } = await open(page(training()), { permissions: ['clipboard-read', 'clipboard-write'] });
   const names = await texts(tab, '.snippet h4');
   assert.deepEqual(names, ['Metaflow', 'Slurm', 'Kubernetes', 'Nextflow']);
@@ -245,7 +245,7 @@ test('blocks to paste are copied to the letter', async () => {
   await close();
 });
 
-test('with scripts off all charts and tables are there', async () => {
+test('charts and tables are complete without scripts', async () => {
   const made = page(training());
   const { tab, heard, close } = await open(made, { javaScriptEnabled: false });
   const charts = tab.locator('.chart');
@@ -262,7 +262,7 @@ test('with scripts off all charts and tables are there', async () => {
   await close();
 });
 
-test('a hostile run is shown as text', async () => {
+test('markup in names is shown as text', async () => {
   const { tab, heard, close } = await open(page(odd.hostile()));
   assert.equal(await tab.textContent('h1'), EVIL);
   assert.equal(await tab.title(), `${EVIL} – resource-tracker`);
@@ -274,7 +274,7 @@ test('a hostile run is shown as text', async () => {
   await close();
 });
 
-test('nothing but the page itself may be loaded, run or styled', async () => {
+test('the policy blocks all other scripts, styles and requests', async () => {
   const { tab, close } = await open(page(small()));
   let asked = 0;
   const server = createServer((_, response) => { asked++; response.end(); }).listen(0, '127.0.0.1');
@@ -288,7 +288,7 @@ test('nothing but the page itself may be loaded, run or styled', async () => {
     add('img', { src: `${url}/x.png` });
     document.body.setAttribute('style', 'display: none');
     await fetch(url).catch(() => {});
-    // Each is told of when the browser comes to it; then a moment for one too many.
+    // The browser reports violations later. The last wait detects one too many.
     const rest = (ms) => new Promise((done) => setTimeout(done, ms));
     for (let waited = 0; broken.length < 5 && waited < 10_000; waited += 50) await rest(50);
     await rest(50);
@@ -301,7 +301,7 @@ test('nothing but the page itself may be loaded, run or styled', async () => {
 });
 
 for (const [name, make] of Object.entries({ training, small, ...odd })) {
-  test(`a sensible page: ${name}`, async () => {
+  test(`valid and accessible page: ${name}`, async () => {
     const made = page(make());
     const { tab, heard, close } = await open(made);
     const words = { running: 'Pending', failed: 'Failed', killed: 'Failed' };
@@ -317,20 +317,20 @@ for (const [name, make] of Object.entries({ training, small, ...odd })) {
     await close();
 
     for (const [colorScheme, width] of [['light', 1280], ['dark', 360], ['dark', 1280], ['light', 360]].slice(0, name === 'training' ? 4 : 2)) {
-      // axe looks from inside, where the page's policy does not let it in.
+      // axe runs inside the page, where the policy would block it.
       const seen = await open(made, { colorScheme, bypassCSP: true, viewport: { width, height: 900 } });
       await seen.tab.evaluate(axe);
       const rules = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
       const found = await seen.tab.evaluate((rules) => window.axe.run(document, { runOnly: rules, resultTypes: ['violations', 'passes'] }), rules);
       const violations = found.violations.map(({ id, nodes }) => `${colorScheme} ${width} ${id}: ${nodes[0].html.slice(0, 120)} ${nodes[0].failureSummary}`);
       assert.deepEqual(violations, []);
-      assert.ok(found.passes.length > 15, 'axe looked at something');
+      assert.ok(found.passes.length > 15, 'axe has checked the page');
       await seen.close();
     }
   });
 }
 
-test('no width scrolls sideways, and nothing moves after the first look', async () => {
+test('no horizontal scrolling and no layout shift at any width', async () => {
   const made = page(training());
   for (const width of [320, 360, 768, 1280, 2560]) {
     const { tab, close } = await open(made, { viewport: { width, height: 900 } });

@@ -1,4 +1,4 @@
-// Screenshots to look at: `node shots.mjs FOLDER`; with `docs` the three that are kept in docs/images.
+// Screenshots: `node shots.mjs FOLDER`. `node shots.mjs docs` writes the images of the documentation to docs/images.
 
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,7 +21,7 @@ async function shoot(name, { url }, width, colorScheme, prepare = async () => ({
   await context.close();
 }
 
-/** Charts with the cursor on one of them. */
+/** Charts with the cursor at a share of their width. */
 const pointed = (share) => async (tab) => {
   await tab.locator('#series').evaluate((heading) => heading.scrollIntoView());
   const box = await tab.locator('#chart-cpu .area').boundingBox();

@@ -1,4 +1,4 @@
-# The documentation: what it shows is run, what it links to is there.
+# The documentation: its code blocks are run, and its links are checked.
 
 .PHONY: docs test-docs generate-docs newcomer
 
@@ -14,7 +14,7 @@ docs: ## the documentation site, into target/site
 test-docs: test-python test-metaflow test-r docs ## every block of code in README, docs and examples
 	$(DOCS_TEST)
 
-generate-docs: test-python test-metaflow test-r ## pages that are made of the installed packages
+generate-docs: test-python test-metaflow test-r ## pages generated from the installed packages (python-api, r-reference)
 	$(DOCS_TEST) --update
 
 newcomer: ## the README's first commands, in an empty home with empty caches, timed

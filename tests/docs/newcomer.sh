@@ -1,6 +1,6 @@
 #!/bin/sh
-# The first five minutes of somebody who has only the README: a clean copy, an empty home, an empty cargo cache. The
-# compiler itself may come from rustup's folder.
+# Runs the first commands of the README as a new user: in a clean clone, with an empty home and an empty cargo cache.
+# The compiler may come from an existing rustup folder.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -16,4 +16,4 @@ resource-tracker run -- sh -c 'seq 1000000 | sort -R | tail -1'
 resource-tracker report last --open
 README
 ls -l ./*-report.html
-echo "a report after $(($(date +%s) - began)) s"
+echo "first report after $(($(date +%s) - began)) s"

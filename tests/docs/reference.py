@@ -1,4 +1,4 @@
-"""Writes docs/python-api.md from the installed package: signatures, and the first paragraph of what they say."""
+"""Writes docs/python-api.md from the installed package: signatures and the first paragraph of each docstring."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import inspect
 import sys
 
 MODULES = {
-    "resource_tracker": "What programs import.",
-    "resource_tracker.tiny_data_frame": "Tables.",
-    "resource_tracker.tracker_procfs": "Single looks at processes and the machine, through /proc.",
-    "resource_tracker.tracker_psutil": "The same by the portable backend.",
-    "resource_tracker.server_info": "The machine.",
-    "resource_tracker.cloud_info": "Its cloud.",
+    "resource_tracker": "Trackers, and facts about the machine.",
+    "resource_tracker.tiny_data_frame": "Data frames without dependencies.",
+    "resource_tracker.tracker_procfs": "Single readings of a process or the machine, from /proc on Linux.",
+    "resource_tracker.tracker_psutil": "The same readings on any operating system.",
+    "resource_tracker.server_info": "Size and limits of the machine.",
+    "resource_tracker.cloud_info": "Cloud vendor, instance type and region.",
     "resource_tracker.keeper": "Servers and prices.",
-    "resource_tracker.report": "The page.",
-    "resource_tracker.helpers": "Small things that the original has too.",
-    "resource_tracker.column_maps": "Names of columns.",
-    "resource_tracker.dummy_workloads": "Work to try a tracker with.",
+    "resource_tracker.report": "The HTML report.",
+    "resource_tracker.helpers": "Functions of the original package.",
+    "resource_tracker.column_maps": "Names and unit factors of columns.",
+    "resource_tracker.dummy_workloads": "CPU load for examples and tests.",
 }
 
 

@@ -28,15 +28,15 @@ PAGES = [
 ]
 BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
-# What a page says and a test cannot do within itself, with where it is done instead.
+# Commands of the pages that this test cannot run, and where they are run instead.
 ELSEWHERE = {
-    "make test": "is what runs this",
+    "make test": "runs this test",
     "R CMD INSTALL r/": "tests/r/run.sh",
     "R CMD build r/": "tests/r/run.sh",
     "cargo install --locked --path crates/cli": "`make newcomer`, and the browser and Python tests build the same program",
 }
 LANGUAGES = {"sh", "python", "r", "toml", "text"}
-# Examples that need what is not here (a cluster, an image to pull, a GPU); their syntax is checked.
+# Examples that need a cluster, a container image or a GPU. They are not run; the syntax of `*.sbatch` is checked.
 NOT_RUN = {"slurm.sbatch", "Dockerfile", "kubernetes-job.yaml", "github-actions.yml"}
 
 failures: list[str] = []
@@ -105,7 +105,7 @@ def main() -> int:
         name = str(page.relative_to(ROOT))
         found = blocks(page)
         for language in sorted({language for language, _ in found} - LANGUAGES):
-            fail(f"{name}: a block in `{language or 'no language'}`")
+            fail(f"{name}: unknown language of a block: `{language}`")
         for language, interpreter in interpreters.items():
             code = "\n".join(code for of, code in found if of == language and not is_elsewhere(code))
             if not code:
@@ -115,7 +115,7 @@ def main() -> int:
                     flow_page(arguments.metaflow, found, name, environment)
                 continue
             if interpreter is None:
-                print(f"--     {name}: its {language} is not run, no interpreter was given")
+                print(f"--     {name}: {language} blocks are not run: no interpreter was given")
                 continue
             home = Path(tempfile.mkdtemp())
             run(f"{name} ({language})", interpreter, home, environment(home), code)
@@ -127,7 +127,7 @@ def main() -> int:
 
 
 def generated(arguments: argparse.Namespace) -> None:
-    """The pages that are made of what is installed."""
+    """Check or write the pages that are generated from the installed packages."""
     pages = {}
     if arguments.python:
         command = [str(arguments.python), str(Path(__file__).with_name("reference.py"))]
@@ -144,11 +144,11 @@ def generated(arguments: argparse.Namespace) -> None:
         if arguments.update:
             path.write_text(text)
         elif path.read_text() != text:
-            fail(f"docs/{name} is not as the code is: run `make generate-docs`")
+            fail(f"docs/{name} is out of date: run `make generate-docs`")
 
 
 def flow_page(python: Path, found: list[tuple[str, str]], name: str, environment) -> None:  # noqa: ANN001
-    """The first block is a flow, which is run; the others look at what it left."""
+    """Run the first block as a flow, then the other blocks, which read the results of the flow."""
     flow_text, *others = [code for language, code in found if language == "python"]
     home = Path(tempfile.mkdtemp())
     (home / "flow.py").write_text(flow_text)
@@ -178,12 +178,12 @@ def examples(arguments: argparse.Namespace, environment) -> None:  # noqa: ANN00
             case ".sbatch":
                 run(f"{name} (syntax)", ["bash", "-n", str(example)], home, environment(home))
             case _ if example.name not in NOT_RUN and example.suffix not in {".py", ".R", ".ipynb"}:
-                fail(f"{name} is not run by this test, and not listed as one that cannot be")
+                fail(f"{name} is neither run by this test nor listed in NOT_RUN")
         shutil.rmtree(home)
 
 
 def flow(python: Path, example: Path, name: str, home: Path, environment: dict[str, str]) -> None:
-    """A flow; one that is made to fail must."""
+    """Run a flow. A flow whose file name starts with `failing` must fail."""
     variables = {**environment, "USERNAME": "docs", "METAFLOW_HOME": str(home), "METAFLOW_DEFAULT_DATASTORE": "local"}
     command = [str(python), str(example), "--no-pylint", "run"]
     if example.stem.startswith("failing"):
@@ -192,7 +192,7 @@ def flow(python: Path, example: Path, name: str, home: Path, environment: dict[s
 
 
 def notebook(python: Path, example: Path, name: str, home: Path, environment: dict[str, str]) -> None:
-    """The cells in order, in one interpreter with the magics of IPython."""
+    """Run the cells in order, in one interpreter with the magics of IPython."""
     program = (
         "import json, sys\nfrom IPython.core.interactiveshell import InteractiveShell\n"
         "shell = InteractiveShell.instance()\n"

@@ -1,7 +1,9 @@
-"""Recordings exchanged with the original package, in both directions.
+"""Exchanges recordings with the original package in both directions.
 
-Run inside a virtual environment that has it: original.py INTEROP_PROGRAM DIRECTORY
-Ends with status 1 at the first difference, and says how many values were compared.
+    original.py INTEROP_PROGRAM DIRECTORY
+
+Runs in a virtual environment with the original package. Fails at the first difference; prints how many values were
+compared.
 """
 
 import json
@@ -18,7 +20,7 @@ compared = 0
 
 
 def same(ours, theirs, what):
-    """Equal as numbers; what one calls missing, the other must too."""
+    """Assert that both are equal numbers, or both missing."""
     global compared
     compared += 1
     if ours is None or theirs is None or theirs == "":
@@ -40,7 +42,7 @@ def read(path):
 
 
 def exact_stats(ours, theirs, what):
-    """All but the means, which here weigh rows by their length, and the duration, which counts from the start."""
+    """Compare maxima and sums. Means and duration differ: this package weights rows by length, from the start on."""
     assert list(ours) == list(theirs), f"{what}: {list(ours)} here, {list(theirs)} there"
     for column, aggregates in ours.items():
         assert list(aggregates) == list(theirs[column]), f"{what} {column}"
@@ -58,7 +60,7 @@ def close_stats(ours, theirs, what, tolerance):
 
 
 def own_stats(ours, snapshot, what):
-    """The means, rows by their length, and the duration from the start: of rows as irregular as the machine made them."""
+    """Check means weighted by the length of rows, and the duration from the start."""
     rows, moment = snapshot["process_metrics"], snapshot["metadata"]["start_time"]
     lengths = []
     for row in rows:
@@ -73,7 +75,7 @@ def own_stats(ours, snapshot, what):
             assert math.isclose(aggregates["mean"], mean, rel_tol=1e-6, abs_tol=0.0051), f"{what} {column}: {aggregates}, {mean}"
 
 
-# Ours, loaded there.
+# A recording of this package, loaded by the original.
 ours = directory / "ours.json.gz"
 subprocess.run([program, "write", ours], check=True)
 answer = read(ours)
@@ -86,7 +88,7 @@ close_stats(answer["stats"], tracker.stats(), "our statistics", 0.02)
 assert tracker.server_info["vcpus"] == 8 and tracker.cloud_info["vendor"] == "aws"
 assert tracker.recommend_resources()["memory"] > 0
 
-# Theirs, loaded here.
+# A recording of the original, loaded by this package.
 tracker = ResourceTracker(interval=0.25, discover_cloud=False)
 block = bytearray(50_000_000)
 end = time.time() + 3
@@ -107,10 +109,10 @@ for key, value in snapshot["metadata"].items():
         assert answer["snapshot"]["metadata"][key] == value, f"metadata {key}"
 assert answer["snapshot"]["server_info"] == snapshot["server_info"]
 
-# And back: what went through us is still theirs to load.
+# The original loads its own recording after this package has read and written it.
 again = directory / "again.json"
 again.write_text(json.dumps(answer["snapshot"]))
 tracker_again = ResourceTracker.loads(again.read_text())
-same_rows(answer["snapshot"]["process_metrics"], tracker_again.process_metrics.to_dict(), "their rows through us")
+same_rows(answer["snapshot"]["process_metrics"], tracker_again.process_metrics.to_dict(), "their rows, read back")
 
 print(f"recordings exchanged with the original package: {compared} values equal")

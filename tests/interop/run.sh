@@ -1,7 +1,9 @@
 #!/bin/sh
-# Exchanges recordings with the original package, release 0.4.2, which is installed into a virtual
-# environment of its own: run.sh VENV_DIRECTORY [INTEROP_PROGRAM]
-# Without a program, the example `interop` is built.
+# Exchanges recordings with the original package, release 0.4.2, installed into a virtual environment.
+#
+#   tests/interop/run.sh VENV_DIRECTORY [INTEROP_PROGRAM]
+#
+# Without INTEROP_PROGRAM the example `interop` is built.
 set -eu
 venv=${1:?usage: run.sh VENV_DIRECTORY [INTEROP_PROGRAM]}
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)

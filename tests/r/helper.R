@@ -1,4 +1,4 @@
-# What these tests need of the repository and of the machine is given by run.sh; a missing part fails.
+# run.sh sets up the environment of these tests; they fail without it.
 
 Sys.setenv(RESOURCE_TRACKER_OFFLINE = "1")
 repository <- normalizePath("../..")
@@ -11,21 +11,21 @@ read_whole <- function(file) {
   text
 }
 
-# Runs the command; gives its output.
+# Runs the command and returns its output.
 command <- function(...) {
   output <- suppressWarnings(system2(program, shQuote(c(...)), stdout = TRUE, stderr = TRUE))
   if (!is.null(attr(output, "status"))) stop(paste(output, collapse = "\n"))
   output
 }
 
-# A table that the command or a golden file shows as CSV text.
+# Reads a table from CSV text.
 read_table <- function(lines) {
   frame <- utils::read.csv(text = lines, check.names = FALSE)
   frame[] <- lapply(frame, as.double)
   frame
 }
 
-# A table of R's, its moments as the numbers that files hold.
+# Converts timestamps to numbers, as in files.
 plain_table <- function(frame) {
   frame[] <- lapply(frame, as.double)
   frame

@@ -1,24 +1,24 @@
 #!/bin/sh
-# Builds, checks, installs and tests the R package as users get it.
+# Builds, checks, installs and tests the R package.
 #
 #   tests/r/run.sh [WORK_DIR]
 #
-# RESOURCE_TRACKER_PROFILE=dev builds faster. What cargo builds is shared with the rest of the repository.
+# RESOURCE_TRACKER_PROFILE=dev builds faster. Cargo's target folder is shared with the rest of the repository.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 work=${1:-$root/target/r}
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
 CARGO_INCREMENTAL=0
-# R writes text in the encoding of the locale, and a clean machine has none.
+# R writes text in the encoding of the locale, and a clean machine has no locale set.
 LC_ALL=C.UTF-8
 export CARGO_TARGET_DIR CARGO_INCREMENTAL LC_ALL
 manifest=$root/r/src/rust/Cargo.toml
 
-# The shim's own lints; it is a workspace of its own.
+# Lints of the binding, which is a separate workspace.
 cargo fmt --manifest-path "$manifest" --package resource-tracker-r --check
 cargo clippy --locked --quiet --manifest-path "$manifest" --package resource-tracker-r -- -D warnings
 
-# From the source tree, and that what is made from the code is as the code is.
+# Generated files must be up to date.
 rm -rf "$work/fresh" "$work/package"
 mkdir -p "$work/fresh" "$work/package"
 cp -RL "$root/r/." "$work/package"
@@ -26,27 +26,27 @@ cp -RL "$root/r/." "$work/package"
     { cat "$work/fresh/generate.log" >&2; exit 1; }
 for made in DESCRIPTION NAMESPACE R man src/rust/Cargo.toml src/rust/Cargo.lock; do
     diff -r "$root/r/$made" "$work/package/$made" ||
-        { echo "error: run \`make generate\`: \`r/$made\` is not as the code is" >&2; exit 1; }
+        { echo "error: run \`make generate\`: \`r/$made\` is out of date" >&2; exit 1; }
 done
 
-# The tarball. R builds it in a folder of a random name, so nothing that cargo leaves from there is of use again.
+# The tarball. R builds it in a folder with a random name, so cargo's files from there cannot be reused.
 touch "$work/before"
 (cd "$work" && rm -f resource.tracker_*.tar.gz && R CMD build "$root/r")
 find "$CARGO_TARGET_DIR" -type f -path '*/deps/*' -name '*resource_tracker*' -newer "$work/before" -delete
 tarball=$(ls "$work"/resource.tracker_*.tar.gz)
 tar -tzf "$tarball" | grep -q '^resource.tracker/src/rust/core/src/lib.rs$' ||
-    { echo "error: \`$tarball\` lacks the core's sources" >&2; exit 1; }
+    { echo "error: \`$tarball\` lacks the sources of the core" >&2; exit 1; }
 
-# A note about the size of what Rust links is all that may be noted, and no test may be skipped.
+# Only a note about the installed size is accepted, and no test may be skipped.
 (cd "$work" && R CMD check --no-manual "$tarball")
 checked=$work/resource.tracker.Rcheck
 notes=$(grep -E '(NOTE|WARNING|ERROR)S?$' "$checked/00check.log" |
     grep -Ev '^(\* checking installed package size|Status: 1 NOTE)' || true)
-[ -z "$notes" ] || { echo "error: R CMD check is not content: $notes" >&2; exit 1; }
+[ -z "$notes" ] || { echo "error: R CMD check has findings: $notes" >&2; exit 1; }
 grep -q 'SKIP 0 ' "$checked/tests/testthat.Rout" ||
     { echo 'error: R CMD check skipped tests' >&2; exit 1; }
 
-# What was installed from the tarball, with the rest of the repository.
+# Tests of the installed package with the rest of the repository.
 cargo build --quiet --manifest-path "$root/Cargo.toml" --package resource-tracker-cli
 export RESOURCE_TRACKER="$CARGO_TARGET_DIR/debug/resource-tracker" R_LIBS="$checked" XDG_DATA_HOME="$work/data"
 cd "$root/tests/r"

@@ -1,7 +1,7 @@
-# Reported against true CPU time of jobs that an R program runs between `ResourceTracker$new()` and `stop()`.
+# Compares reported with true CPU time of jobs that run between `ResourceTracker$new()` and `stop()`.
 #
-# The truth is a cpuacct group that the test makes and that holds the program alone, which needs root and cgroup v1; a
-# machine without them fails here instead of skipping.
+# The true CPU time comes from a cpuacct cgroup that contains only the program. This needs root and cgroup v1; without
+# them the tests fail instead of being skipped.
 
 nobody <- 65534L
 
@@ -12,10 +12,10 @@ group <- arguments[2]
 cat("0", file = file.path(group, "cgroup.procs"))
 library(resource.tracker)
 
-# The sampling thread is in the group and not in the job: what the kernel says of that thread is taken off.
+# The sampling thread is in the group but not part of the job, so its CPU time is subtracted.
 thread_s <- function(name) {
   tasks <- list.files("/proc/self/task", full.names = TRUE)
-  # A thread that has just ended has no name any more: its file is gone, or is there and empty.
+  # A thread that has just ended has no name: its file is missing or empty.
   name_of <- function(task) {
     name <- tryCatch(suppressWarnings(readLines(file.path(task, "comm"))), error = function(e) character())
     c(name, "")[1]
@@ -25,12 +25,12 @@ thread_s <- function(name) {
   stopifnot(length(thread) == 1)
   scan(file.path(thread, "schedstat"), quiet = TRUE)[1] / 1e9
 }
-# The group comes last, so that what this function itself takes lies on the side of the job both times.
+# The group is read last, so that the CPU time of this function counts as the job\'s both times.
 true_s <- function(thread = "resource-tracke") {
   own <- thread_s(thread)
   as.numeric(readLines(file.path(group, "cpuacct.usage"))) / 1e9 - own
 }
-# What R does once for code it has not run before must not fall between our readings and the tracker\'s.
+# Compilation by R must not happen between these readings and those of the tracker.
 compiler::enableJIT(0)
 for (n in 1:3) true_s(readLines("/proc/self/comm"))
 burn <- function(seconds) {
@@ -38,7 +38,7 @@ burn <- function(seconds) {
   end <- cpu() + seconds
   while (cpu() < end) sum(sqrt(seq_len(1e4)))
 }
-# A shell that counts for 20 ms at least, on a fast machine too.
+# A shell loop of at least 20 ms.
 count <- 10000
 repeat {
   shell <- sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); done", count)
@@ -47,7 +47,7 @@ repeat {
 }
 jobs <- list(
   one = function() burn(2),
-  # Shells of some 20 ms each.
+  # Each shell uses about 20 ms.
   system = function() for (n in 1:75) system(shell),
   mclapply = function() parallel::mclapply(1:8, function(n) burn(0.25), mc.cores = 2, mc.preschedule = FALSE),
   cluster = function() {
@@ -59,7 +59,7 @@ jobs <- list(
 tracker <- ResourceTracker$new(discover_cloud = FALSE)
 before <- true_s()
 jobs[[kind]]()
-# A worker that was told to end may still be at it.
+# Wait for workers that are still ending.
 for (n in 1:100) {
   if (length(readLines(file.path(group, "cgroup.procs"))) == 1) break
   Sys.sleep(0.05)
@@ -71,7 +71,7 @@ cat("figures", reported, true, tracker$snapshot()$run$cpu_source, "\n")
 '
 
 run_job <- function(kind, uid) {
-  # A plain user cannot enter every folder: package and program go to one that is open.
+  # A plain user cannot read every folder, so package and program are copied to an open folder.
   folder <- tempfile("resource-tracker-accuracy-", tmpdir = "/tmp")
   group <- file.path("/sys/fs/cgroup/cpuacct", basename(folder))
   stopifnot(dir.create(group), dir.create(folder))
@@ -97,32 +97,32 @@ run_job <- function(kind, uid) {
   list(reported = as.numeric(words[2]), true = as.numeric(words[3]), source = words[4])
 }
 
-stolen_s <- function() {
+steal_s <- function() {
   as.numeric(strsplit(readLines("/proc/stat", n = 1), " +")[[1]][[9]]) / 100
 }
 
 for (kind in c("one", "system", "mclapply", "cluster")) {
   for (uid in c(0L, nobody)) {
-    test_that(sprintf("all CPU time of a job is reported: %s as %d", kind, uid), {
-      # Workers of a cluster are nobody's children. The counter that follows them all the same stops before the kernel
-      # takes a process's memory down, and nobody is told of that last part.
+    test_that(sprintf("reported CPU time matches the kernel: %s as user %d", kind, uid), {
+      # Workers of a cluster detach from R. The perf counter still follows them, but it stops before the kernel frees
+      # the memory of an ending process.
       least <- if (kind == "cluster") 0.97 else 0.98
-      # While the hypervisor runs another machine on our CPUs, the counter goes on and the kernel's account does not
-      # (docs/numbers.md): a run that lost a hundredth to that is made again, and the one that lost least counts.
-      least_taken <- Inf
+      # Steal time is in the perf counter but not in the kernel's account (docs/numbers.md). A run with 1 % of steal or
+      # more is repeated, and the run with the least steal counts.
+      least_steal <- Inf
       for (attempt in 1:4) {
-        before_s <- stolen_s()
+        before_s <- steal_s()
         job <- run_job(kind, uid)
-        taken <- (stolen_s() - before_s) / job$true
+        steal <- (steal_s() - before_s) / job$true
         cat(sprintf(
-          "\n%-9s uid %-5d reported %.3f s, true %.3f s, ratio %.4f by %s, %.3f stolen", kind, uid, job$reported,
-          job$true, job$reported / job$true, job$source, taken
+          "\n%-9s uid %-5d reported %.3f s, true %.3f s, ratio %.4f by %s, %.3f steal", kind, uid, job$reported,
+          job$true, job$reported / job$true, job$source, steal
         ))
-        if (taken < least_taken) {
-          least_taken <- taken
+        if (steal < least_steal) {
+          least_steal <- steal
           ratio <- job$reported / job$true
         }
-        if (taken < 0.01) break
+        if (steal < 0.01) break
       }
       expect_gte(ratio, least)
       expect_lte(ratio, 1.02)

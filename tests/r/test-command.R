@@ -1,4 +1,4 @@
-test_that("what R writes the command reads, and back", {
+test_that("the command reads recordings of R, and R reads the export of the command", {
   tracker <- ResourceTracker$new(interval = 0.05)$wait_for_samples(5)$stop()
   file <- tempfile(fileext = ".json.gz")
   tracker$dump(file)
@@ -14,7 +14,7 @@ test_that("what R writes the command reads, and back", {
   expect_match(read_whole(page), "</html>")
 })
 
-test_that("what the command records R reads", {
+test_that("R reads recordings of the command", {
   file <- tempfile(fileext = ".json.gz")
   command("run", "--quiet", "--no-children", "-i", "0.1", "-o", file, "--", "sleep", "2")
   tracker <- ResourceTracker$load(file)

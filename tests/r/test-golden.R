@@ -1,13 +1,13 @@
 golden <- function(name) file.path(repository, "golden", name)
 
-test_that("the golden recording is the same after R has read and written it", {
+test_that("the golden recording survives a round trip through R", {
   text <- read_whole(golden("linux-6.18-vm.json"))
   tracker <- ResourceTracker$load(golden("linux-6.18-vm.json"))
   expect_identical(tracker$dumps(), text)
   expect_identical(ResourceTracker$from_snapshot(tracker$snapshot())$dumps(), text)
 })
 
-test_that("tables, statistics and recommendation are the golden ones", {
+test_that("tables, statistics and recommendation match the golden files", {
   lines <- readLines(golden("linux-6.18-vm.txt"))
   tracker <- ResourceTracker$load(golden("linux-6.18-vm.json"))
   headers <- grep("^\"timestamp\"", lines)
@@ -19,7 +19,7 @@ test_that("tables, statistics and recommendation are the golden ones", {
   for (at in 1:3) {
     expect_identical(plain_table(tables[[at]]), read_table(lines[headers[at]:ends[at]]))
   }
-  # The golden statistics are of rows alone, without the moment of the start: all but the duration are the recording's.
+  # The golden statistics are computed without the start time, so their duration differs.
   stats <- jsonlite::fromJSON(lines[json[1]:(json[2] - 1)])
   as_numbers <- function(stats) rapply(unclass(stats), as.double, how = "replace")
   shared <- setdiff(names(stats), "timestamp")

@@ -1,4 +1,4 @@
-test_that("the report is a page that a parser reads, with the figures of the run", {
+test_that("the report is valid HTML with the figures of the run", {
   tracker <- ResourceTracker$new(interval = 0.05)$wait_for_samples(5)$stop()
   opened <- NULL
   before <- options(browser = function(url) opened <<- url)
@@ -9,7 +9,7 @@ test_that("the report is a page that a parser reads, with the figures of the run
   expect_match(text("//footer"), "from R", all = FALSE)
   expect_gte(length(xml2::xml_find_all(page, "//*[local-name()='svg']")), 4)
   expect_gte(length(text("//h2")), 4)
-  # It needs nobody: no script, style or picture from elsewhere.
+  # The page loads no external scripts, styles or images.
   expect_length(xml2::xml_find_all(page, "//script[@src] | //link[@rel='stylesheet'] | //img[starts-with(@src, 'http')]"), 0)
   body <- paste(text("//body"), collapse = " ")
   expect_match(body, "Finished")
