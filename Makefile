@@ -1,4 +1,4 @@
-# `make test` is all that a fresh machine needs: it installs what the tests want, and runs them.
+# `make test` installs what the tests need and runs all of them, also on a new machine.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -8,10 +8,10 @@ PACKAGES := gcc iproute2 less libc6-dev make procps python3 python3-venv strace 
 
 .PHONY: help setup test check test-rust test-interop test-browser bench deny generate clean
 
-help: ## what can be made
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: ## what the tests need, from Debian and PyPI
+setup: ## install the packages that the tests need, from Debian and PyPI
 	@missing=$$(for package in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
 	if [ -n "$$missing" ]; then \
 	  $(SUDO) apt-get update -qq; \
@@ -20,14 +20,15 @@ setup: ## what the tests need, from Debian and PyPI
 
 test: setup check test-rust test-interop test-browser test-python test-metaflow test-r test-docs ## everything that must pass
 
-check: ## formatting, lints, docs, licences and advisories
+check: ## formatting, lints, docs
 	cargo fmt --all --check
+	# First without tests, as users build it: the modules of the core are then private.
+	cargo clippy --workspace -- -D warnings
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p resource-tracker --all-targets --features parquet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
 test-rust: setup ## the tests of core and command
-	# Whoever runs us in the background may have us ignore what tests send.
+	# A shell may start background commands with some signals ignored; the tests send these signals.
 	env --default-signal=HUP,INT,QUIT,PIPE,TERM cargo test --workspace --features resource-tracker/parquet
 
 test-interop: setup ## recordings exchanged with the original package
@@ -49,11 +50,11 @@ bench: ## budgets: cost of a tick, of a run, of reading recordings
 	cargo bench -p resource-tracker-cli --bench report
 	benches/command.py
 
-deny: ## licences and sources of what we depend on (installs cargo-deny)
+deny: ## licences and sources of the dependencies (installs cargo-deny)
 	command -v cargo-deny >/dev/null || cargo install --locked --quiet cargo-deny
 	cargo deny check bans licenses sources
 
-generate: ## files that are made from the code
+generate: ## files that are generated from the code
 	UPDATE_GENERATED=1 cargo test -p resource-tracker --lib -- docs_page policy
 	UPDATE_GENERATED=1 cargo test -p resource-tracker --test hosts golden
 	UPDATE_GENERATED=1 cargo test -p resource-tracker-cli --bin resource-tracker docs_page
