@@ -249,7 +249,7 @@ fn read_pages(
     if !was_denied && !is_too_long {
         match read_smaps_rollup(root, process.pid, buffer) {
             Ok(Some(found)) => return Some(pages_of(process, &found)),
-            Ok(None) | Err(SourceError::Gone { .. } | SourceError::Parse { .. }) => return None,
+            Ok(None) | Err(SourceError::Gone { .. }) => return None,
             // A process of another user, or a kernel without this file.
             Err(_) => process.denied_at_ns = Some(now_ns),
         }
