@@ -84,6 +84,7 @@ impl Budget {
 /// Anonymous pages of a family, summed over the processes that were read.
 #[derive(Default)]
 struct Shares {
+    processes: usize,
     pss_kib: i64,
     /// Pages that no other process has.
     own_kib: i64,
@@ -166,6 +167,7 @@ impl Memory {
             let Some(process) = self.processes.get_mut(*at) else { continue };
             let is_too_long = self.budget.read_cost_ns(process) > LONGEST_READ_NS;
             let family = families.entry(process.family).or_default();
+            family.processes += 1;
             let (anon_then_kib, mapped_then_kib) = (process.anon_kib, process.mapped_kib);
             if let Some(pages) = read_pages(root, process, now_ns, is_too_long, &mut self.buffer) {
                 read_mib += process.rss_kib() / 1024;
@@ -199,8 +201,9 @@ impl Memory {
             one.zip(other).map(|(one, other)| i64::midpoint(one, other))
         };
         let is_whole = families.values().all(|family| !family.has_lost_one);
-        if families.values().all(Shares::add_up) {
-            for (family, shares) in families {
+        // A process without relatives is known by its own counters, whatever its PSS.
+        if families.values().all(|shares| shares.add_up() || shares.processes == 1) {
+            for (family, shares) in families.into_iter().filter(|(_, shares)| shares.add_up()) {
                 let Some(family) = self.families.get_mut(&family) else { continue };
                 // Shares do not add up while a child that is not a member yet has a part of them.
                 let least_kib = if family.is_complete { shares.own_kib + shares.shared_kib } else { 0 };
