@@ -39,6 +39,13 @@ impl Orphans {
     }
 }
 
+/// Whether a process is a forked child of a member, or a forked child of such a forked child, and so on.
+pub fn is_forked_from_one<'m>(stat: &PidStat, mut members: impl Iterator<Item = &'m PidStat>) -> bool {
+    stat.is_forked_child
+        && stat.fingerprint.is_some()
+        && members.any(|member| !member.is_forked_child && member.fingerprint == stat.fingerprint)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +78,19 @@ mod tests {
         let root = Root::recorded(folder.path()).unwrap();
         let found = Orphans::of(&root, &stat(45, 50, 40, 9), &mut Vec::new());
         assert_eq!(found.parents, [1, 30], "the parent of the job does not adopt its orphans");
+    }
+
+    #[test]
+    fn forked_child_that_left_the_tree_is_found_by_its_fingerprint() {
+        let stat =
+            |is_forked_child, fingerprint| PidStat { is_forked_child, fingerprint, ..PidStat::default() };
+        let fingerprint = Some((0x7ffc_1234_5670, 0x55d0_0000_1000));
+        let worker = stat(true, fingerprint);
+        let is_found = |stat: &PidStat, members: &[PidStat]| is_forked_from_one(stat, members.iter());
+        assert!(is_found(&worker, &[stat(false, None), stat(false, fingerprint)]));
+        let sibling = [stat(true, fingerprint)];
+        assert!(!is_found(&worker, &sibling), "both may be forked from a process outside the job");
+        assert!(!is_found(&stat(false, fingerprint), &[stat(false, fingerprint)]));
+        assert!(!is_found(&stat(true, None), &[stat(false, None)]), "unknown fingerprints are not equal");
     }
 }

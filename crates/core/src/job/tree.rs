@@ -12,7 +12,7 @@
 use crate::error::SourceError;
 use crate::job::SamplerPlace;
 use crate::job::descendants::children;
-use crate::job::orphans::Orphans;
+use crate::job::orphans::{Orphans, is_forked_from_one};
 use crate::os::root::Root;
 use crate::probe::procfs::{KeptFile, PidStat, parse_last_pid, read_stat};
 
@@ -311,7 +311,11 @@ impl Tree {
                     && (Some(other.stat.ppid) == self.reaper
                         || self.is_member(other.stat.ppid)
                         || was_member(other.stat.ppid)
-                        || (self.fingerprints_differ && is_forked_from_one(&other.stat, &self.members)))
+                        || (self.fingerprints_differ
+                            && is_forked_from_one(
+                                &other.stat,
+                                self.members.iter().map(|member| &member.stat),
+                            )))
             });
             others = rest;
             if admitted.is_empty() {
@@ -381,13 +385,6 @@ fn clock_ns(root: &Root, pid: u32, sampler: SamplerPlace) -> Option<u64> {
     }
 }
 
-/// Whether a process is a forked child of a member, or a forked child of such a forked child, and so on.
-fn is_forked_from_one(stat: &PidStat, members: &[Member]) -> bool {
-    let is_original = |member: &&Member| !member.stat.is_forked_child && member.stat.fingerprint.is_some();
-    stat.is_forked_child
-        && members.iter().filter(is_original).any(|member| member.stat.fingerprint == stat.fingerprint)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -436,29 +433,6 @@ mod tests {
         let (_folder, later, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 7), (70, 7, 20), (80, 1, 21)]);
         update(&mut tree, &later, &pids, None).unwrap();
         assert_eq!(pids_of(&tree), [50, 60, 70]);
-    }
-
-    #[test]
-    fn forked_child_that_left_the_tree_is_found_by_its_fingerprint() {
-        let fingerprint = Some((0x7ffc_1234_5670, 0x55d0_0000_1000));
-        let member = |pid, is_forked_child, fingerprint| {
-            Member::new(pid, PidStat { is_forked_child, fingerprint, ..PidStat::default() }, 0, None)
-        };
-        let worker = member(80, true, fingerprint).stat;
-        assert!(is_forked_from_one(&worker, &[member(50, false, None), member(60, false, fingerprint)]));
-        assert!(
-            !is_forked_from_one(&worker, &[member(50, true, fingerprint)]),
-            "both may be forked from a process outside the job"
-        );
-        assert!(!is_forked_from_one(
-            &PidStat { is_forked_child: false, ..worker },
-            &[member(50, false, fingerprint)]
-        ));
-        let unknown = PidStat { fingerprint: None, ..worker };
-        assert!(
-            !is_forked_from_one(&unknown, &[member(50, false, None)]),
-            "unknown fingerprints are not equal"
-        );
     }
 
     #[test]
