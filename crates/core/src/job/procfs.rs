@@ -180,6 +180,8 @@ impl Job {
         reaped: &[Reaped],
         sampler: SamplerPlace,
     ) -> Result<JobUsage, SourceError> {
+        // The clocks of members are read from here on.
+        self.began_ns = Moment::now().monotonic_ns;
         let forks = snapshot.cpu.and_then(|cpu| cpu.forks);
         match snapshot.pids.as_deref() {
             Some(pids) => self.tree.update(root, Discovery::All { pids, forks }, sampler)?,
@@ -242,14 +244,13 @@ impl Job {
     }
 
     fn update_ledger(&mut self, root: &Root, reaped: &[Reaped], sampler: SamplerPlace) {
-        self.began_ns = Moment::now().monotonic_ns;
         if !std::mem::take(&mut self.is_ledger_stale) && reaped.is_empty() && self.ended.is_none() {
             return;
         }
+        self.ledger_at_ns = Moment::now().monotonic_ns;
         if self.first_at_ns == 0 {
-            self.first_at_ns = self.began_ns;
+            self.first_at_ns = self.ledger_at_ns;
         }
-        self.ledger_at_ns = self.began_ns;
         self.accounts.clear();
         for at in 0..self.tree.members().len() {
             if let Some(member) = self.tree.members().get(at).copied() {
@@ -317,7 +318,7 @@ impl Job {
         let cpu = self.cpu_time(cpus);
         let alive = || self.tree.members().iter().filter(|member| !member.stat.is_zombie());
         // A sample that could not read all members has no levels. Counters continue with the next sample.
-        let level = self.memory.level().filter(|_| !self.tree.is_blind());
+        let level = self.memory.level(Moment::now().monotonic_ns).filter(|_| !self.tree.is_blind());
         let memory = Some(&self.memory).filter(|_| !self.tree.is_blind());
         let totals = self.ledger.totals();
         let children = alive().filter(|member| member.pid != self.pid).count() as u64;

@@ -30,6 +30,8 @@ use crate::probe::procfs::{KeptFile, borrows_memory, parse_meminfo};
 
 /// More page faults than this between two samples mean that memory is changing.
 const CHANGING_KIB: i64 = 1024;
+/// A level of this age still shows the memory of a job that ends. Samples of a job that runs are at most this far apart.
+const RECENT_NS: u64 = 300_000_000;
 /// Neighbours are looked for at most this often.
 const NEIGHBOURS_NS: u64 = 500_000_000;
 
@@ -279,9 +281,10 @@ impl Memory {
         self.level.is_some()
     }
 
-    /// The level at the last sample; `None` if no sample was taken since the last row.
-    pub fn level(&self) -> Option<Level> {
-        self.level.filter(|_| self.peak_kib.is_some())
+    /// The level at the last sample; `None` if that was so long ago that it does not show the memory at this row.
+    pub fn level(&self, now_ns: u64) -> Option<Level> {
+        let is_recent = |(at_ns, _): (u64, u64)| now_ns.saturating_sub(at_ns) <= RECENT_NS;
+        self.level.filter(|_| self.peak_kib.is_some() || self.mean.last.is_some_and(is_recent))
     }
 
     /// The largest memory that was proved since the last row.
@@ -291,7 +294,7 @@ impl Memory {
 
     /// The mean since the last row, weighted by time.
     pub fn mean_kib(&self) -> Option<u64> {
-        self.mean.kib().or_else(|| Some(self.level()?.memory_kib))
+        self.mean.kib().or_else(|| Some(self.level?.memory_kib))
     }
 
     /// CPU time of the pass of the last sample; 0 without a pass.
