@@ -11,10 +11,9 @@ use crate::error::SourceError;
 use crate::job::counter::{OwnThread, TreeCounter};
 use crate::job::ledger::Reaped;
 use crate::job::usage::JobUsage;
-use crate::job::{AttachRequest, AttachedJob, BetweenRows, LaunchedJob, SamplerPlace, TrackedJob};
+use crate::job::{AttachRequest, AttachedJob, LaunchedJob, SamplerPlace, TrackedJob};
 use crate::os::Ended;
 use crate::os::root::Root;
-use crate::probe::MachineProbe;
 use crate::probe::snapshot::Snapshot;
 
 /// Attaches to a running job. Usage before this moment is not part of the recording.
@@ -33,7 +32,7 @@ pub fn attach(
     });
     let mut job = Job::new(root, pid, config, None, known, None);
     // The host process waits for the baseline, so PSS is not read before the first row.
-    job.may_pass = !(config.in_process && pid == std::process::id());
+    job.memory.rest(config.in_process && pid == std::process::id());
     job.read(root, baseline, &[], sampler)?;
     if !job.is_root_alive() {
         return Err(SourceError::Gone { path: format!("/proc/{pid}").into() });
@@ -49,8 +48,7 @@ pub fn attach(
     }
     job.count_from_here(counter);
     let usage = job.read(root, baseline, &[], sampler)?;
-    job.may_pass = true;
-    job.find_older_orphans();
+    job.memory.rest(false);
     Ok(AttachedJob { job: Box::new(Rooted { root: Arc::clone(root), job }), usage, notes })
 }
 
@@ -74,15 +72,6 @@ impl TrackedJob for Rooted {
         sampler: SamplerPlace,
     ) -> Result<JobUsage, SourceError> {
         self.job.read(&self.root, snapshot, reaped, sampler)
-    }
-
-    fn sample(
-        &mut self,
-        _machine: &mut MachineProbe,
-        reaped: &mut Vec<Reaped>,
-        sampler: SamplerPlace,
-    ) -> BetweenRows {
-        self.job.sample_between_rows(&self.root, reaped, sampler)
     }
 
     fn end(&mut self, ended: Ended, own_rss_kib: u64) {
@@ -115,9 +104,5 @@ impl TrackedJob for Rooted {
 
     fn is_io_denied(&self) -> bool {
         self.job.is_io_denied()
-    }
-
-    fn has_guessed_members(&self) -> bool {
-        self.job.has_guessed_members()
     }
 }
