@@ -6,7 +6,7 @@ VENV := $(CURDIR)/.venv
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PACKAGES := gcc iproute2 less libc6-dev make procps python3 python3-venv strace tmux util-linux vim-tiny
 
-.PHONY: help setup test check test-rust test-interop test-browser bench deny generate clean
+.PHONY: help setup test check test-rust test-memory bench-memory test-interop test-browser bench deny generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -18,7 +18,7 @@ setup: ## install the packages that the tests need, from Debian and PyPI
 	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
-test: setup check test-rust test-interop test-browser test-python test-metaflow test-r test-docs ## everything that must pass
+test: setup check test-rust test-memory test-interop test-browser test-python test-metaflow test-r test-docs ## everything that must pass
 
 check: ## formatting, lints, docs
 	cargo fmt --all --check
@@ -30,6 +30,17 @@ check: ## formatting, lints, docs
 test-rust: setup ## the tests of core and command
 	# A shell may start background commands with some signals ignored; the tests send these signals.
 	env --default-signal=HUP,INT,QUIT,PIPE,TERM cargo test --workspace --features resource-tracker/parquet
+
+test-memory: setup ## the memory of random jobs, beside the kernel's account
+	cargo build --quiet
+	tests/memory/run.py --tracker $${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/resource-tracker --seeds 20 --seconds 3 --check
+
+bench-memory: ## memory of random jobs and of shared pages, and CPU time of the tracker; about 40 minutes
+	cargo build --quiet --release
+	tests/memory/run.py --seeds 100
+	tests/memory/run.py --seeds 100 --noise
+	tests/memory/cases.py --python $(CURDIR)/target/python/python3.11/bin/python
+	benches/cost.py
 
 test-interop: setup ## recordings exchanged with the original package
 	tests/interop/run.sh $(VENV)/interop

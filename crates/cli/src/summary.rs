@@ -54,7 +54,7 @@ impl RunSummary<'_> {
 
     fn memory_bytes(&self) -> Usage {
         Usage {
-            mean: self.of(Metric::ProcessMemory).mean().map(|kib| kib * KIB),
+            mean: self.context.summary.memory_mean_kib().map(|kib| kib * KIB),
             peak: self.context.summary.memory_peak_kib().map(|kib| kib * KIB),
             limit: self.head.limits().memory_mb.map(|mib| mib * MIB),
         }

@@ -123,6 +123,8 @@ pub struct Config {
     pub track_system: bool,
     pub cpu_source: CpuSource,
     pub backend: Backend,
+    /// Follow memory between rows. Otherwise peaks between rows are known only from high-water marks.
+    pub memory_between_rows: bool,
     /// In-process mode. The host may close or reuse any descriptor, so the tracker keeps few descriptors open.
     pub in_process: bool,
 }
@@ -136,8 +138,21 @@ impl Default for Config {
             track_system: true,
             cpu_source: CpuSource::Best,
             backend: Backend::BEST,
+            memory_between_rows: true,
             in_process: false,
         }
+    }
+}
+
+impl Config {
+    /// Environment variable that switches off samples of memory between rows.
+    pub const ROWS_ONLY_VARIABLE: &str = "RESOURCE_TRACKER_ROWS_ONLY";
+
+    /// The defaults, with the settings of the environment for trackers inside Python and R.
+    pub fn from_env() -> Self {
+        let is_off = |value: &std::ffi::OsString| value.is_empty() || value == "0" || value == "false";
+        let rows_only = std::env::var_os(Self::ROWS_ONLY_VARIABLE).is_some_and(|value| !is_off(&value));
+        Self { memory_between_rows: !rows_only, ..Self::default() }
     }
 }
 

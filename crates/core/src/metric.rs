@@ -186,6 +186,7 @@ metrics! {
     Elapsed, Extra, "elapsed", Seconds, Delta, 6, "elapsed time", "Length of the interval by the monotonic clock.";
     MissedTicks, Extra, "missed_ticks", Count, Delta, 0, "missed ticks", "Number of samples that were skipped before this row.";
     MemoryPeak, Extra, "memory_peak", KiB, Gauge, 0, "peak memory", "Highest memory of the job in this interval, including measured peaks between samples.";
+    MemoryMean, Extra, "memory_mean", KiB, Gauge, 0, "mean memory", "Mean memory of the job in this interval, weighted by time.";
     Rss, Extra, "rss", KiB, Gauge, 0, "resident memory", "Resident set size (RSS), summed over the processes of the job; shared pages count once per process.";
     Swap, Extra, "swap", KiB, Gauge, 0, "swapped memory", "Memory of the job in swap.";
     Threads, Extra, "threads", Count, Gauge, 0, "threads", "Number of threads of the job.";

@@ -80,6 +80,8 @@ fn parse_everything(bytes: &[u8]) {
     procfs::parse_mountinfo(bytes).for_each(drop);
     let _ = procfs::parse_pid_stat(bytes);
     let _ = procfs::parse_pid_status(bytes);
+    let _ = procfs::parse_statm_anon_pages(bytes);
+    let _ = procfs::parse_last_pid(bytes);
     let _ = procfs::parse_pid_io(bytes);
     let _ = procfs::parse_smaps_rollup(bytes);
     let _ = procfs::parse_some_us(bytes);

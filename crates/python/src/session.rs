@@ -60,7 +60,7 @@ impl Session {
         let interval = interval_of(interval)?;
         let backend = backend_of(None)?;
         let config =
-            Config { interval, children, track_processes, track_system, backend, ..Config::default() };
+            Config { interval, children, track_processes, track_system, backend, ..Config::from_env() };
         Ok(Self::of(CoreSession::new(Plan {
             config,
             pid: pid.0,

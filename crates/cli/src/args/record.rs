@@ -56,6 +56,9 @@ pub struct RecordArgs {
     /// Do not record metrics of the whole machine
     #[arg(long, env = "RESOURCE_TRACKER_NO_SYSTEM", value_parser = FalseyValueParser::new())]
     pub no_system: bool,
+    /// Read memory at rows only: costs less, but peaks between rows are less exact
+    #[arg(long, env = Config::ROWS_ONLY_VARIABLE, value_parser = FalseyValueParser::new())]
+    pub rows_only: bool,
     /// Show CPU, memory and I/O on the last line of the terminal while the job runs
     #[arg(long, env = "RESOURCE_TRACKER_LIVE", value_parser = FalseyValueParser::new(), conflicts_with = "quiet")]
     pub live: bool,
@@ -101,6 +104,7 @@ impl RecordArgs {
                 CpuSourceArg::Procfs => CpuSource::Procfs,
             },
             backend: self.reader.backend,
+            memory_between_rows: !self.rows_only,
             ..Config::default()
         }
     }

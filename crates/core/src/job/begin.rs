@@ -11,9 +11,10 @@ use crate::error::SourceError;
 use crate::job::counter::{OwnThread, TreeCounter};
 use crate::job::ledger::Reaped;
 use crate::job::usage::JobUsage;
-use crate::job::{AttachRequest, AttachedJob, LaunchedJob, SamplerPlace, TrackedJob};
+use crate::job::{AttachRequest, AttachedJob, BetweenRows, LaunchedJob, SamplerPlace, TrackedJob};
 use crate::os::Ended;
 use crate::os::root::Root;
+use crate::probe::MachineProbe;
 use crate::probe::snapshot::Snapshot;
 
 /// Attaches to a running job. Usage before this moment is not part of the recording.
@@ -32,7 +33,7 @@ pub fn attach(
     });
     let mut job = Job::new(root, pid, config, None, known, None);
     // The host process waits for the baseline, so PSS is not read before the first row.
-    job.memory.rest(config.in_process && pid == std::process::id());
+    job.may_pass = !(config.in_process && pid == std::process::id());
     job.read(root, baseline, &[], sampler)?;
     if !job.is_root_alive() {
         return Err(SourceError::Gone { path: format!("/proc/{pid}").into() });
@@ -48,7 +49,8 @@ pub fn attach(
     }
     job.count_from_here(counter);
     let usage = job.read(root, baseline, &[], sampler)?;
-    job.memory.rest(false);
+    job.may_pass = true;
+    job.find_older_orphans();
     Ok(AttachedJob { job: Box::new(Rooted { root: Arc::clone(root), job }), usage, notes })
 }
 
@@ -72,6 +74,15 @@ impl TrackedJob for Rooted {
         sampler: SamplerPlace,
     ) -> Result<JobUsage, SourceError> {
         self.job.read(&self.root, snapshot, reaped, sampler)
+    }
+
+    fn sample(
+        &mut self,
+        _machine: &mut MachineProbe,
+        reaped: &mut Vec<Reaped>,
+        sampler: SamplerPlace,
+    ) -> BetweenRows {
+        self.job.sample_between_rows(&self.root, reaped, sampler)
     }
 
     fn end(&mut self, ended: Ended, own_rss_kib: u64) {
@@ -104,5 +115,9 @@ impl TrackedJob for Rooted {
 
     fn is_io_denied(&self) -> bool {
         self.job.is_io_denied()
+    }
+
+    fn has_guessed_members(&self) -> bool {
+        self.job.has_guessed_members()
     }
 }

@@ -11,7 +11,7 @@ pub(crate) fn descendants(root: &Root, pid: u32) -> Option<Vec<u32>> {
         let mut scan = Scan { root, buffer: Vec::new(), found: Vec::new() };
         let stat = scan.stat(pid).ok()?;
         scan.found.push((pid, stat));
-        scan.children(pid, pid)?;
+        children(root, pid, 1, &mut scan.buffer)?;
         scan.descend();
         let mut pids: Vec<u32> = scan.found.iter().map(|(pid, _)| *pid).collect();
         pids.sort_unstable();
@@ -19,6 +19,22 @@ pub(crate) fn descendants(root: &Root, pid: u32) -> Option<Vec<u32>> {
     };
     let first = scan_once()?;
     (scan_once()? == first).then_some(first)
+}
+
+/// The children of all threads of a process; `None` if the kernel has no lists of children, or if the process has ended.
+pub(crate) fn children(root: &Root, pid: u32, threads: u64, buffer: &mut Vec<u8>) -> Option<Vec<u32>> {
+    let tasks = match threads {
+        0 | 1 => vec![pid],
+        _ => root.names(&format!("/proc/{pid}/task")).iter().filter_map(|name| name.parse().ok()).collect(),
+    };
+    let mut found = None;
+    for task in tasks {
+        let Ok(text) = root.read(&format!("/proc/{pid}/task/{task}/children"), buffer) else { continue };
+        let words = text.split(|byte| *byte == b' ');
+        let pids = words.filter_map(|word| std::str::from_utf8(word).ok()?.parse::<u32>().ok());
+        found.get_or_insert_with(Vec::new).extend(pids);
+    }
+    found
 }
 
 pub(crate) struct Scan<'r> {
@@ -37,34 +53,20 @@ impl Scan<'_> {
         let mut at = 0;
         while let Some((pid, stat)) = self.found.get(at).copied() {
             at += 1;
-            let threads = match stat.threads {
-                0 | 1 => vec![pid],
-                _ => numbers(self.root, &format!("/proc/{pid}/task")),
+            let Some(children) = children(self.root, pid, stat.threads, &mut self.buffer) else {
+                if at == 1 {
+                    return self.descend_by_parents();
+                }
+                continue;
             };
-            for thread in threads {
-                let Some(children) = self.children(pid, thread) else {
-                    if at == 1 {
-                        return self.descend_by_parents();
-                    }
-                    continue;
-                };
-                for child in children {
-                    if let Ok(stat) = self.stat(child)
-                        && self.found.iter().all(|(known, _)| *known != child)
-                    {
-                        self.found.push((child, stat));
-                    }
+            for child in children {
+                if let Ok(stat) = self.stat(child)
+                    && self.found.iter().all(|(known, _)| *known != child)
+                {
+                    self.found.push((child, stat));
                 }
             }
         }
-    }
-
-    /// The children of a thread; `None` if the kernel has no lists of children, or if the thread has ended.
-    fn children(&mut self, pid: u32, thread: u32) -> Option<Vec<u32>> {
-        let path = format!("/proc/{pid}/task/{thread}/children");
-        let text = self.root.read(&path, &mut self.buffer).ok()?;
-        let words = text.split(|byte| *byte == b' ');
-        Some(words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok()).collect())
     }
 
     /// Like `descend`, but reads the parent of every process of the machine instead of the lists of children.
@@ -83,8 +85,4 @@ impl Scan<'_> {
             self.found.extend::<Vec<_>>(children);
         }
     }
-}
-
-fn numbers(root: &Root, folder: &str) -> Vec<u32> {
-    root.names(folder).iter().filter_map(|name| name.parse().ok()).collect()
 }

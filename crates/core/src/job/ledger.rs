@@ -77,6 +77,8 @@ pub struct Ledger {
     /// The highest totals so far. A sum can be lower than the sum before, since cutime of a parent has whole ticks.
     highest: Totals,
     unreaped_cpu_ns: u64,
+    /// Usage of members from before the recording.
+    excluded: Totals,
 }
 
 /// Largest rounding error of cutime and cstime together. Each is rounded down to ticks of 10 ms.
@@ -179,7 +181,13 @@ impl Ledger {
             exiting.spent = exiting.spent.missing_from(reaped);
         }
         let totals = self.accounts.iter().fold(self.ended, |sum, account| sum.add(account.spent));
+        let totals = totals.missing_from(self.excluded);
         self.highest = self.highest.zip(totals, u64::max);
+    }
+
+    /// Excludes usage of a process from before the recording. Called before the process is added.
+    pub fn exclude(&mut self, spent: Totals) {
+        self.excluded = self.excluded.add(spent);
     }
 
     pub const fn totals(&self) -> Totals {

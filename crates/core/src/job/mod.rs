@@ -11,6 +11,8 @@ pub(crate) mod descendants;
 pub mod ledger;
 #[cfg(target_os = "linux")]
 pub mod memory;
+#[cfg(target_os = "linux")]
+mod orphans;
 pub(crate) mod portable;
 #[cfg(target_os = "linux")]
 pub mod procfs;
@@ -39,6 +41,25 @@ pub enum SamplerPlace {
     OwnProcess,
 }
 
+/// What a sample between rows found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BetweenRows {
+    pub memory: MemoryActivity,
+    /// CPU time for reading PSS, which has a budget of its own.
+    pub pass_cost_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryActivity {
+    /// Memory has changed, or processes have started or ended.
+    Changing,
+    Steady,
+    /// No process of the job has run.
+    Idle,
+    /// Memory is read at rows only.
+    NotFollowed,
+}
+
 /// A job as one backend tracks it.
 pub trait TrackedJob: Send {
     /// Takes a sample; `snapshot` is the machine at the same moment.
@@ -48,6 +69,13 @@ pub trait TrackedJob: Send {
         reaped: &[Reaped],
         sampler: SamplerPlace,
     ) -> Result<JobUsage, SourceError>;
+    /// Takes a sample between two rows. Clears `reaped` if it was counted.
+    fn sample(
+        &mut self,
+        machine: &mut MachineProbe,
+        reaped: &mut Vec<Reaped>,
+        sampler: SamplerPlace,
+    ) -> BetweenRows;
     /// Called when the root, a child of the tracker, has ended: `ended` is its exact usage. `own_rss_kib` is the RSS of
     /// the tracker when it forked the root, since `VmHWM` of a forked child starts with this value.
     fn end(&mut self, ended: Ended, own_rss_kib: u64);
@@ -64,6 +92,8 @@ pub trait TrackedJob: Send {
     fn unreaped_cpu_ns(&self) -> u64;
     /// Whether the storage bytes of a member could not be read.
     fn is_io_denied(&self) -> bool;
+    /// Whether processes that left the tree are counted as members by a guess.
+    fn has_guessed_members(&self) -> bool;
 }
 
 /// The running job to attach to.

@@ -5,13 +5,13 @@
 
 use crate::config::Config;
 use crate::error::SourceError;
-use crate::job::SamplerPlace;
 use crate::job::counter::{OwnThread, TreeCounter};
 use crate::job::ledger::{Account, Ledger, Reaped, Totals};
-use crate::job::memory::Memory;
+use crate::job::memory::{Effort, Memory};
 use crate::job::steal::{Spent, Steal};
-use crate::job::tree::{Member, Tree};
+use crate::job::tree::{Discovery, Member, Tree};
 use crate::job::usage::{Counter, CpuTime, JobUsage, ReadWindow};
+use crate::job::{BetweenRows, MemoryActivity, SamplerPlace};
 use crate::os::root::Root;
 use crate::os::{Ended, Moment};
 use crate::probe::procfs::{is_alive, read_io};
@@ -20,13 +20,28 @@ use crate::probe::snapshot::{SingleCpu, Snapshot};
 /// `EACCES` on `/proc/PID/io` must persist this long before it is reported.
 const IO_DENIED_AFTER_NS: u64 = 500_000_000;
 
+/// The longest time between two updates of the ledger.
+const LEDGER_MAX_NS: u64 = 10_000_000_000;
+
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Job {
     pid: u32,
     with_children: bool,
+    follows_memory: bool,
     tree: Tree,
     ledger: Ledger,
-    pub(super) memory: Memory,
+    /// Number of the sample of the last ledger update, its time, and the time of the first one.
+    ledger_sample: u64,
+    /// Whether a member has changed since then.
+    is_ledger_stale: bool,
+    ledger_at_ns: u64,
+    first_at_ns: u64,
+    memory: Memory,
+    /// Whether memory passes are allowed. They are not while a host process waits for its baseline.
+    pub(super) may_pass: bool,
+    /// Start of the recording in clock ticks since boot, if the job is older: usage before is not part of it.
+    attached_ticks: Option<u64>,
     counter: Option<TreeCounter>,
     /// CPU time in the ledger and in the counter when the recording began.
     seen_before_ns: u64,
@@ -69,9 +84,16 @@ impl Job {
         Self {
             pid,
             with_children: config.children,
+            follows_memory: config.memory_between_rows,
             tree: Tree::new(root, pid, config.children, reaper, known),
             ledger: Ledger::default(),
+            ledger_sample: 0,
+            is_ledger_stale: true,
+            ledger_at_ns: 0,
+            first_at_ns: 0,
             memory: Memory::default(),
+            may_pass: true,
+            attached_ticks: None,
             // The counter includes children, so it is not used if children are not tracked.
             counter: counter.filter(|_| config.children),
             seen_before_ns: 0,
@@ -92,6 +114,16 @@ impl Job {
             own_thread: None,
             ended: None,
         }
+    }
+
+    /// Looks at the next row for members that left the tree before the tracker started. Their usage so far is excluded.
+    pub fn find_older_orphans(&mut self) {
+        self.attached_ticks = crate::os::ticks_since_boot();
+        self.tree.forget_known();
+    }
+
+    pub fn has_guessed_members(&self) -> bool {
+        self.tree.has_guessed_members()
     }
 
     /// Excludes the CPU time that a running job has spent so far.
@@ -140,7 +172,7 @@ impl Job {
         self.io_denied
     }
 
-    /// Takes a sample; `snapshot` is the machine at the same moment.
+    /// Takes the sample of a row; `snapshot` is the machine at the same moment.
     pub fn read(
         &mut self,
         root: &Root,
@@ -148,14 +180,77 @@ impl Job {
         reaped: &[Reaped],
         sampler: SamplerPlace,
     ) -> Result<JobUsage, SourceError> {
-        // Without a process list, the members of the last sample stay.
-        if snapshot.pids.is_some() || !self.with_children {
-            let pids = snapshot.pids.as_deref().unwrap_or_default();
-            self.tree.update(root, pids, snapshot.cpu.and_then(|cpu| cpu.forks))?;
-        } else {
-            self.tree.miss();
-        }
+        // The clocks of members are read from here on.
         self.began_ns = Moment::now().monotonic_ns;
+        let forks = snapshot.cpu.and_then(|cpu| cpu.forks);
+        match snapshot.pids.as_deref() {
+            Some(pids) => self.tree.update(root, Discovery::All { pids, forks }, sampler)?,
+            None if !self.with_children => {
+                self.tree.update(root, Discovery::All { pids: &[], forks }, sampler)?;
+            }
+            // Without a process list, the members of the last sample stay.
+            None => self.tree.miss(),
+        }
+        self.is_ledger_stale |= self.tree.has_changed();
+        self.update_ledger(root, reaped, sampler);
+        let effort = if self.may_pass { Effort::Row } else { Effort::NoPass };
+        self.sample_memory(root, snapshot.at.monotonic_ns, effort);
+        if matches!(sampler, SamplerPlace::InHostProcess { pid, .. } if pid == self.pid) && self.with_children
+        {
+            self.prove_peak_of_ended_children();
+        }
+        Ok(self.reading(&snapshot.single_cpus))
+    }
+
+    /// Takes a sample between two rows. The ledger is updated at ever longer intervals: after 1, 2, 4, … ms, and then
+    /// with the rows.
+    pub fn sample_between_rows(
+        &mut self,
+        root: &Root,
+        reaped: &mut Vec<Reaped>,
+        sampler: SamplerPlace,
+    ) -> BetweenRows {
+        // A failure is reported with the next row, if it persists.
+        if self.tree.update(root, Discovery::Children, sampler).is_err() {
+            return BetweenRows { memory: MemoryActivity::Steady, pass_cost_ns: 0 };
+        }
+        self.is_ledger_stale |= self.tree.has_changed();
+        let now_ns = Moment::now().monotonic_ns;
+        let pause_ns = self.ledger_at_ns.saturating_sub(self.first_at_ns).min(LEDGER_MAX_NS);
+        if now_ns.saturating_sub(self.ledger_at_ns) >= pause_ns {
+            self.update_ledger(root, reaped, sampler);
+            reaped.clear();
+        }
+        let activity = self.sample_memory(root, now_ns, Effort::BetweenRows);
+        let memory = if self.follows_memory { activity } else { MemoryActivity::NotFollowed };
+        BetweenRows { memory, pass_cost_ns: self.memory.pass_cost_ns() }
+    }
+
+    fn sample_memory(&mut self, root: &Root, now_ns: u64, effort: Effort) -> MemoryActivity {
+        // After the end of the root, the memory of the other processes does not show what the job needs.
+        if !self.is_root_alive() || self.tree.is_blind() {
+            return MemoryActivity::Steady;
+        }
+        // Without a level, a pass is still due.
+        if !self.tree.has_changed() && self.memory.has_level() {
+            self.memory.sample_idle(root, now_ns);
+            return MemoryActivity::Idle;
+        }
+        if self.memory.sample(root, self.tree.members(), now_ns, effort) {
+            MemoryActivity::Changing
+        } else {
+            MemoryActivity::Steady
+        }
+    }
+
+    fn update_ledger(&mut self, root: &Root, reaped: &[Reaped], sampler: SamplerPlace) {
+        if !std::mem::take(&mut self.is_ledger_stale) && reaped.is_empty() && self.ended.is_none() {
+            return;
+        }
+        self.ledger_at_ns = Moment::now().monotonic_ns;
+        if self.first_at_ns == 0 {
+            self.first_at_ns = self.ledger_at_ns;
+        }
         self.accounts.clear();
         for at in 0..self.tree.members().len() {
             if let Some(member) = self.tree.members().get(at).copied() {
@@ -163,20 +258,12 @@ impl Job {
                 self.accounts.push(account);
             }
         }
+        self.ledger_sample = self.tree.sample();
         let cutime_ns =
             self.accounts.iter().fold(0, |sum: u64, one| sum.saturating_add(one.reaped_children.cpu_ns));
         self.ticks_seen += u32::from(cutime_ns != self.cutime_ns || !reaped.is_empty());
         self.cutime_ns = cutime_ns;
         self.ledger.add(&self.accounts, reaped);
-        // After the end of the root, the memory of the other processes does not show what the job needs.
-        if self.is_root_alive() && !self.tree.is_blind() {
-            self.memory.look(root, self.tree.members(), snapshot.at.monotonic_ns);
-        }
-        if matches!(sampler, SamplerPlace::InHostProcess { pid, .. } if pid == self.pid) && self.with_children
-        {
-            self.prove_peak_of_ended_children();
-        }
-        Ok(self.reading(&snapshot.single_cpus))
     }
 
     /// Adds the peak of a child that started and ended between two samples, from `getrusage` of the host process.
@@ -231,7 +318,8 @@ impl Job {
         let cpu = self.cpu_time(cpus);
         let alive = || self.tree.members().iter().filter(|member| !member.stat.is_zombie());
         // A sample that could not read all members has no levels. Counters continue with the next sample.
-        let level = self.memory.level().filter(|_| !self.tree.is_blind());
+        let level = self.memory.level(Moment::now().monotonic_ns).filter(|_| !self.tree.is_blind());
+        let memory = Some(&self.memory).filter(|_| !self.tree.is_blind());
         let totals = self.ledger.totals();
         let children = alive().filter(|member| member.pid != self.pid).count() as u64;
         JobUsage {
@@ -244,7 +332,8 @@ impl Job {
             write_bytes: self.io_known.then_some(totals.write_bytes),
             major_faults: totals.major_faults,
             memory_kib: level.map(|level| level.memory_kib),
-            memory_peak_kib: self.memory.peak_kib().filter(|_| !self.tree.is_blind()),
+            memory_peak_kib: memory.and_then(Memory::peak_kib),
+            memory_mean_kib: memory.and_then(Memory::mean_kib),
             rss_kib: level.map(|level| level.rss_kib),
             swap_kib: level.map(|level| level.swap_kib),
             threads: (!self.tree.is_blind()).then(|| alive().map(|member| member.stat.threads).sum()),
@@ -262,7 +351,7 @@ impl Job {
 
     pub fn start_interval(&mut self) {
         self.ticks_seen = 0;
-        let _ = self.memory.take_peak_kib();
+        self.memory.start_interval();
     }
 
     fn account(&mut self, root: &Root, member: &Member, sampler: SamplerPlace) -> Account {
@@ -270,8 +359,14 @@ impl Job {
         let (waited_user, waited_system) =
             if self.with_children { (stat.cutime_ticks, stat.cstime_ticks) } else { (0, 0) };
         let ticks_ns = |ticks: u64| ticks.saturating_mul(self.ns_per_tick);
-        let clock_ns = root.process_cpu_ns(member.pid);
         let known = self.ledger.account(member.pid, stat.start_ticks);
+        let who = (member.pid, stat.start_ticks);
+        let has_run = member.read_at > self.ledger_sample || self.ended.is_some();
+        if let Some(known) = known.filter(|_| !has_run && self.io_refused.iter().all(|(one, _)| *one != who))
+        {
+            return *known;
+        }
+        let clock_ns = root.process_cpu_ns(member.pid);
         let has_ended = member.is_leaving || (clock_ns.is_none() && !root.is_recorded());
         if let Some(known) = known.filter(|_| has_ended) {
             return Account { is_exiting: true, ..*known };
@@ -293,14 +388,20 @@ impl Job {
             let ticks = |us: u64| us.saturating_mul(1_000) / self.ns_per_tick;
             (user_ticks, system_ticks) = (ticks(ended.user_us), ticks(ended.system_us));
         }
+        let is_older_orphan =
+            known.is_none() && self.attached_ticks.is_some_and(|ticks| stat.start_ticks < ticks);
         let (read_bytes, write_bytes) = self.storage_bytes(root, member);
         let storage =
             Totals { read_bytes, write_bytes, major_faults: stat.major_faults, ..Totals::default() };
+        let spent = Totals { cpu_ns, user_ticks, system_ticks, ..storage };
+        if is_older_orphan {
+            self.ledger.exclude(spent);
+        }
         Account {
             pid: member.pid,
             start_ticks: stat.start_ticks,
             ppid: stat.ppid,
-            spent: Totals { cpu_ns, user_ticks, system_ticks, ..storage },
+            spent,
             reaped_children: Totals {
                 cpu_ns: waited_ns,
                 user_ticks: waited_user,

@@ -1,17 +1,25 @@
 //! Members of the job: the root, its descendants, and orphans that were members before.
 //!
-//! In:  the process list and, for new processes, their `stat`.
+//! In:  the CPU clock of each member; `stat` of members that have run, and of new processes.
 //! Out: the members with their `stat`, in ascending order of pid.
 //! Not here: CPU time (`ledger`), memory (`memory`).
 //!
-//! The parent in `stat` is a process, even if one of its other threads forked. Pids are reused, so pid and start time
-//! together identify a process. `stat` is read only for members and for processes that were not in the last process
-//! list, so that other processes of the machine cost no more than their entry in the list. After so many forks that a
-//! pid may have been reused, `stat` of all processes is read again.
+//! A process whose CPU clock has not moved has not run: its files have not changed, and it has no new child. So only the
+//! clocks of idle members are read. New members are found among all processes of the machine when a row is made, and
+//! among the children of members that have run between rows. The parent in `stat` is a process, even if one of its
+//! other threads forked. Pids are reused, so pid and start time together identify a process.
 
 use crate::error::SourceError;
+use crate::job::SamplerPlace;
+use crate::job::descendants::children;
+use crate::job::orphans::{Orphans, is_forked_from_one};
 use crate::os::root::Root;
-use crate::probe::procfs::{PidStat, read_stat};
+use crate::probe::procfs::{KeptFile, PidStat, parse_last_pid, read_stat};
+
+/// One in this many members is read at each row even if it is idle: reclaim and swap change its memory.
+const REFRESH_ROUND: usize = 64;
+/// The CPU time of the sampling thread is read a moment before the CPU clock of its host process.
+const OWN_CPU_ERROR_NS: u64 = 50_000;
 
 /// A process of the job at one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +28,30 @@ pub struct Member {
     pub stat: PidStat,
     /// Whether the process ended during the sample: cutime of its parent may already include its time.
     pub is_leaving: bool,
+    /// Number of the sample at which `stat` was read. The process has not run since then.
+    pub read_at: u64,
+    /// CPU clock before `stat` was read.
+    clock_ns: Option<u64>,
+}
+
+impl Member {
+    pub(super) const fn new(pid: u32, stat: PidStat, read_at: u64, clock_ns: Option<u64>) -> Self {
+        Self { pid, stat, is_leaving: false, read_at, clock_ns }
+    }
+}
+
+/// Where an update looks for new members.
+#[derive(Clone, Copy, Debug)]
+pub enum Discovery<'p> {
+    /// Among all processes of the machine, in ascending order of pid. `forks` is the fork counter of the machine.
+    All { pids: &'p [u32], forks: Option<u64> },
+    /// Among the children of members that have run, and of the subreaper.
+    Children,
 }
 
 /// The processes of the job, updated at every sample.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Tree {
     root_pid: u32,
     /// Start time of the root; `None` before the root was read. A later process with the same pid is not the root.
@@ -31,8 +59,11 @@ pub struct Tree {
     with_children: bool,
     /// Pid of the subreaper. Its new children are orphans of the job.
     reaper: Option<u32>,
+    /// How to recognise orphans of a job without a subreaper.
+    orphans: Option<Orphans>,
     members: Vec<Member>,
     is_blind: bool,
+    has_changed: bool,
     /// Pids of all processes of the machine that were read before, in ascending order.
     known: Vec<u32>,
     forks_then: Option<u64>,
@@ -40,6 +71,13 @@ pub struct Tree {
     forks_per_round: u64,
     /// Whether address spaces are random: then a process with the fingerprint of a member was forked from the member.
     fingerprints_differ: bool,
+    /// Number of the last sample, and number of rows so far.
+    sample: u64,
+    rows: usize,
+    loadavg: KeptFile,
+    last_pid: Option<u64>,
+    /// Whether the last pid has moved once: on gVisor it never does.
+    last_pid_moves: bool,
     buffer: Vec<u8>,
 }
 
@@ -58,15 +96,32 @@ impl Tree {
             root_start_ticks: None,
             with_children,
             reaper,
+            orphans: None,
             members: Vec::new(),
             is_blind: false,
+            has_changed: false,
             known,
             forks_then: None,
             // Half of all pids, since processes also start during an update. 32,768 is the kernel's smallest default.
             forks_per_round: pid_max.unwrap_or(32_768) / 2,
             fingerprints_differ: root.text("/proc/sys/kernel/randomize_va_space").as_deref() == Some("2"),
+            sample: 0,
+            rows: 0,
+            loadavg: KeptFile::default(),
+            last_pid: None,
+            last_pid_moves: false,
             buffer: Vec::new(),
         }
+    }
+
+    /// Whether the last update read a member, or found or lost one.
+    pub const fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    /// Number of the last sample.
+    pub const fn sample(&self) -> u64 {
+        self.sample
     }
 
     /// The members of the last [`update`](Self::update), in ascending order of pid.
@@ -89,100 +144,196 @@ impl Tree {
         self.members.iter().find(|member| member.pid == self.root_pid)
     }
 
-    /// Updates the members. `pids` are all processes of the machine in ascending order, `forks` is its fork counter.
-    pub fn update(&mut self, root: &Root, pids: &[u32], forks: Option<u64>) -> Result<(), SourceError> {
+    /// Whether an orphan is counted as a member by a guess.
+    pub fn has_guessed_members(&self) -> bool {
+        self.orphans.as_ref().is_some_and(|orphans| orphans.were_found)
+    }
+
+    /// Reads all processes of the machine at the next row, to find orphans that are older than the tracker.
+    pub fn forget_known(&mut self) {
+        self.known.clear();
+    }
+
+    /// Updates the members.
+    pub fn update(
+        &mut self,
+        root: &Root,
+        discovery: Discovery<'_>,
+        sampler: SamplerPlace,
+    ) -> Result<(), SourceError> {
         let before = std::mem::take(&mut self.members);
         self.is_blind = false;
-        if !self.with_children {
-            let found = self.look_at_root(root, before.first())?;
-            self.members.extend(found);
-            return Ok(());
+        self.sample += 1;
+        let is_row = matches!(discovery, Discovery::All { .. });
+        self.rows += usize::from(is_row);
+        // Parents before their children: cutime of a parent must be read before its children. Otherwise a child that
+        // ends between the two reads is counted twice. Pids are mostly in the order of start times already.
+        let mut order: Vec<usize> = (0..before.len()).collect();
+        let age = |at: &usize| before.get(*at).map(|member| member.stat.start_ticks);
+        if !order.is_sorted_by_key(age) {
+            order.sort_by_key(age);
         }
-        if self.may_have_come_round(forks) {
-            self.known.clear();
-        }
-        let (mut others, mut unclear) = (Vec::new(), Vec::new());
-        for (pid, was_member) in self.whom_to_ask(&before, pids) {
-            if pid == self.root_pid {
-                let found = self.look_at_root(root, was_member.as_ref())?;
+        for at in order {
+            let Some(then) = before.get(at).copied() else { continue };
+            let is_due = is_row && at % REFRESH_ROUND == self.rows % REFRESH_ROUND;
+            let clock_ns = clock_ns(root, then.pid, sampler);
+            let has_run = clock_ns.zip(then.clock_ns).is_none_or(|(now, then_ns)| {
+                let error_ns = if is_host(then.pid, sampler) { OWN_CPU_ERROR_NS } else { 0 };
+                now.abs_diff(then_ns) > error_ns
+            });
+            if !has_run && !is_due {
+                self.members.push(then);
+            } else if then.pid == self.root_pid {
+                let found = self.read_root(root, Some(&then), clock_ns)?;
                 self.members.extend(found);
-                continue;
+            } else {
+                self.read_member(root, then, clock_ns);
             }
-            match (self.look_at(root, pid), was_member) {
-                (Ok(stat), Some(then)) if then.stat.start_ticks == stat.start_ticks => {
-                    self.members.push(Member { pid, stat, is_leaving: stat.is_dead() });
-                }
-                (Ok(stat), _) => others.push(Member { pid, stat, is_leaving: false }),
-                // The file could not be read for lack of descriptors or memory. The process may still be alive.
-                (Err(SourceError::Io { .. }), Some(then)) => {
-                    self.is_blind = true;
-                    self.members.push(then);
-                }
-                (Err(SourceError::Io { .. }), None) => unclear.push(pid),
-                (Err(_), Some(then)) => self.members.push(Member { is_leaving: true, ..then }),
-                (Err(_), None) => {}
-            }
+        }
+        if before.is_empty() {
+            let clock_ns = clock_ns(root, self.root_pid, sampler);
+            let found = self.read_root(root, None, clock_ns)?;
+            self.members.extend(found);
         }
         self.members.sort_unstable_by_key(|member| member.pid);
-        self.admit(&before, others);
-        self.known.clear();
-        self.known.extend_from_slice(pids);
-        for pid in unclear {
-            self.known.retain(|known| *known != pid);
+        if self.with_children {
+            match discovery {
+                Discovery::All { pids, forks } => self.admit_new_of(root, pids, forks, &before, sampler),
+                Discovery::Children => self.admit_children(root, &before, sampler),
+            }
         }
+        self.has_changed = before.len() != self.members.len()
+            || self.members.iter().any(|member| member.read_at == self.sample);
         Ok(())
     }
 
-    /// The members, and the processes that were not read before; parents come before their children. Cutime of a parent
-    /// must be read before its children: otherwise a child that ends between the two reads is counted twice.
-    fn whom_to_ask(&mut self, before: &[Member], pids: &[u32]) -> Vec<(u32, Option<Member>)> {
+    fn read_member(&mut self, root: &Root, then: Member, clock_ns: Option<u64>) {
+        match read_stat(root, then.pid, &mut self.buffer) {
+            Ok(stat) if stat.start_ticks == then.stat.start_ticks => {
+                let member = Member::new(then.pid, stat, self.sample, clock_ns);
+                self.members.push(Member { is_leaving: stat.is_dead(), ..member });
+            }
+            // The pid was reused. If the new process is a member, discovery finds it.
+            Ok(_) => {}
+            // The file could not be read for lack of descriptors or memory. The process may still be alive.
+            Err(SourceError::Io { .. }) => {
+                self.is_blind = true;
+                self.members.push(then);
+            }
+            Err(_) if then.is_leaving => {}
+            Err(_) => self.members.push(Member { is_leaving: true, read_at: self.sample, ..then }),
+        }
+    }
+
+    /// Admits members among the processes that were not in the last list.
+    fn admit_new_of(
+        &mut self,
+        root: &Root,
+        pids: &[u32],
+        forks: Option<u64>,
+        before: &[Member],
+        sampler: SamplerPlace,
+    ) {
+        if self.may_have_come_round(forks) {
+            self.known.clear();
+        }
         let mut known = std::mem::take(&mut self.known).into_iter().peekable();
-        let mut old = before.iter().copied().peekable();
-        let mut asked = Vec::with_capacity(before.len() + 8);
+        let (mut others, mut unclear) = (Vec::new(), Vec::new());
         for pid in pids.iter().copied() {
             while known.next_if(|other| *other < pid).is_some() {}
-            while old.next_if(|member| member.pid < pid).is_some() {}
             let was_known = known.next_if_eq(&pid).is_some();
-            let was_member = old.next_if(|member| member.pid == pid);
-            if was_member.is_some() || !was_known || pid == self.root_pid {
-                asked.push((pid, was_member));
+            if !was_known && !self.is_member(pid) && pid != self.root_pid {
+                match read_stat(root, pid, &mut self.buffer) {
+                    Ok(stat) => {
+                        others.push(Member::new(pid, stat, self.sample, clock_ns(root, pid, sampler)));
+                    }
+                    Err(SourceError::Io { .. }) => unclear.push(pid),
+                    Err(_) => {}
+                }
             }
         }
-        // Sorted by start time. Pids are mostly in this order already.
-        let age =
-            |(_, member): &(u32, Option<Member>)| member.map_or(u64::MAX, |member| member.stat.start_ticks);
-        if !asked.is_sorted_by_key(age) {
-            asked.sort_by_key(age);
+        self.admit(before, others);
+        self.known.extend(pids.iter().copied().filter(|pid| !unclear.contains(pid)));
+    }
+
+    /// Admits children of members that have run, and children of the subreaper, if a process was started.
+    fn admit_children(&mut self, root: &Root, before: &[Member], sampler: SamplerPlace) {
+        if !self.was_process_started(root) {
+            return;
         }
-        asked
+        let mut parents: Vec<(u32, u64)> = self
+            .members
+            .iter()
+            .filter(|member| member.read_at == self.sample && !member.stat.is_zombie() && !member.is_leaving)
+            .map(|member| (member.pid, member.stat.threads))
+            .chain(self.reaper.map(|pid| (pid, 2)))
+            .collect();
+        while let Some((parent, threads)) = parents.pop() {
+            let Some(found) = children(root, parent, threads, &mut self.buffer) else { continue };
+            for pid in found {
+                if self.is_member(pid) || self.known.binary_search(&pid).is_ok() {
+                    continue;
+                }
+                if let Ok(stat) = read_stat(root, pid, &mut self.buffer) {
+                    self.admit(
+                        before,
+                        vec![Member::new(pid, stat, self.sample, clock_ns(root, pid, sampler))],
+                    );
+                    if self.is_member(pid) {
+                        parents.push((pid, stat.threads));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a process or thread was started in this PID namespace since the last call; true if that is unknown.
+    fn was_process_started(&mut self, root: &Root) -> bool {
+        let text = self.loadavg.text(root, "/proc/loadavg").ok();
+        let last_pid = text.and_then(|text| parse_last_pid(text).ok());
+        let has_moved = std::mem::replace(&mut self.last_pid, last_pid) != last_pid;
+        self.last_pid_moves |= has_moved && last_pid.is_some_and(|pid| pid > 0);
+        has_moved || !self.last_pid_moves
+    }
+
+    fn is_member(&self, pid: u32) -> bool {
+        self.members.binary_search_by_key(&pid, |member| member.pid).is_ok()
     }
 
     /// Adds processes whose parent is or was a member, or is the subreaper. A parent may come after its children in
     /// `others`. A forked child whose parent has left the tree is recognised by its address-space fingerprint.
     fn admit(&mut self, before: &[Member], mut others: Vec<Member>) {
         let was_member = |pid: u32| before.binary_search_by_key(&pid, |member| member.pid).is_ok();
-        let mut sorted = self.members.len();
         loop {
-            let members = self.members.get(..sorted).unwrap_or_default();
-            let is_member = |pid: u32| members.binary_search_by_key(&pid, |member| member.pid).is_ok();
             let (admitted, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|other| {
-                let parent = other.stat.ppid;
                 // The tracker is not part of the job, even if a member has started or adopted it.
-                if other.pid == std::process::id() {
-                    return false;
-                }
-                Some(parent) == self.reaper
-                    || is_member(parent)
-                    || was_member(parent)
-                    || (self.fingerprints_differ && is_forked_from_one(&other.stat, members))
+                other.pid != std::process::id()
+                    && (Some(other.stat.ppid) == self.reaper
+                        || self.is_member(other.stat.ppid)
+                        || was_member(other.stat.ppid)
+                        || (self.fingerprints_differ
+                            && is_forked_from_one(
+                                &other.stat,
+                                self.members.iter().map(|member| &member.stat),
+                            )))
             });
             others = rest;
             if admitted.is_empty() {
-                return;
+                break;
             }
             self.members.extend(admitted);
             self.members.sort_unstable_by_key(|member| member.pid);
-            sorted = self.members.len();
+        }
+        let Some(orphans) = &mut self.orphans else { return };
+        let found: Vec<Member> = others
+            .extract_if(.., |other| other.pid != std::process::id() && orphans.include(&other.stat))
+            .collect();
+        if !found.is_empty() {
+            orphans.were_found = true;
+            self.members.extend(found);
+            self.members.sort_unstable_by_key(|member| member.pid);
+            // The other processes may be children of these orphans.
+            self.admit(before, others);
         }
     }
 
@@ -191,12 +342,13 @@ impl Tree {
         matches!((then, forks), (Some(then), Some(now)) if now.saturating_sub(then) >= self.forks_per_round)
     }
 
-    fn look_at(&mut self, root: &Root, pid: u32) -> Result<PidStat, SourceError> {
-        read_stat(root, pid, &mut self.buffer)
-    }
-
-    fn look_at_root(&mut self, root: &Root, then: Option<&Member>) -> Result<Option<Member>, SourceError> {
-        let stat = match self.look_at(root, self.root_pid) {
+    fn read_root(
+        &mut self,
+        root: &Root,
+        then: Option<&Member>,
+        clock_ns: Option<u64>,
+    ) -> Result<Option<Member>, SourceError> {
+        let stat = match read_stat(root, self.root_pid, &mut self.buffer) {
             Ok(stat) => stat,
             Err(SourceError::Gone { .. } | SourceError::Unsupported { .. }) => return Ok(None),
             Err(SourceError::Io { .. }) if then.is_some() => {
@@ -205,20 +357,32 @@ impl Tree {
             }
             Err(error) => return Err(error),
         };
+        if self.root_start_ticks.is_none() && self.reaper.is_none() && self.with_children {
+            self.orphans = Some(Orphans::of(root, &stat, &mut self.buffer));
+        }
         let start_ticks = *self.root_start_ticks.get_or_insert(stat.start_ticks);
-        Ok((start_ticks == stat.start_ticks).then_some(Member {
-            pid: self.root_pid,
+        Ok((start_ticks == stat.start_ticks).then_some(Member::new(
+            self.root_pid,
             stat,
-            is_leaving: false,
-        }))
+            self.sample,
+            clock_ns,
+        )))
     }
 }
 
-/// Whether a process is a forked child of a member, or a forked child of such a forked child, and so on.
-fn is_forked_from_one(stat: &PidStat, members: &[Member]) -> bool {
-    let is_original = |member: &&Member| !member.stat.is_forked_child && member.stat.fingerprint.is_some();
-    stat.is_forked_child
-        && members.iter().filter(is_original).any(|member| member.stat.fingerprint == stat.fingerprint)
+fn is_host(pid: u32, sampler: SamplerPlace) -> bool {
+    matches!(sampler, SamplerPlace::InHostProcess { pid: host, .. } if host == pid)
+}
+
+/// The CPU clock of a process, without the time of sampling threads.
+fn clock_ns(root: &Root, pid: u32, sampler: SamplerPlace) -> Option<u64> {
+    let clock_ns = root.process_cpu_ns(pid)?;
+    match sampler {
+        SamplerPlace::InHostProcess { pid: host, cpu_ns } if host == pid => {
+            Some(clock_ns.saturating_sub(cpu_ns))
+        }
+        _ => Some(clock_ns),
+    }
 }
 
 #[cfg(test)]
@@ -226,7 +390,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A recorded tree with processes of these (pid, ppid, start time).
+    /// A recorded tree with processes of these (pid, ppid, start time). Each has a process group of its own.
     fn host(processes: &[(u32, u32, u64)]) -> (tempfile::TempDir, Root, Vec<u32>) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("proc")).unwrap();
@@ -235,7 +399,7 @@ mod tests {
             fs::create_dir(&own).unwrap();
             fs::write(
                 own.join("stat"),
-                format!("{pid} (a b) S {ppid} 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 {start} 0 5 0\n"),
+                format!("{pid} (a b) S {ppid} {pid} 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 {start} 0 5 0\n"),
             )
             .unwrap();
         }
@@ -243,6 +407,10 @@ mod tests {
         let mut pids: Vec<u32> = processes.iter().map(|(pid, ..)| *pid).collect();
         pids.sort_unstable();
         (folder, root, pids)
+    }
+
+    fn update(tree: &mut Tree, root: &Root, pids: &[u32], forks: Option<u64>) -> Result<(), SourceError> {
+        tree.update(root, Discovery::All { pids, forks }, SamplerPlace::OwnProcess)
     }
 
     fn pids_of(tree: &Tree) -> Vec<u32> {
@@ -253,7 +421,7 @@ mod tests {
     fn descendants_are_found_for_any_order_of_pids() {
         let (_folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (10, 60, 9), (60, 50, 7), (99, 1, 8)]);
         let mut tree = Tree::new(&root, 50, true, None, Vec::new());
-        tree.update(&root, &pids, None).unwrap();
+        update(&mut tree, &root, &pids, None).unwrap();
         assert_eq!(pids_of(&tree), [10, 50, 60]);
     }
 
@@ -261,35 +429,10 @@ mod tests {
     fn known_orphan_stays_a_member_and_orphan_of_the_subreaper_becomes_one() {
         let (_folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 7)]);
         let mut tree = Tree::new(&root, 50, true, Some(7), Vec::new());
-        tree.update(&root, &pids, None).unwrap();
+        update(&mut tree, &root, &pids, None).unwrap();
         let (_folder, later, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 7), (70, 7, 20), (80, 1, 21)]);
-        tree.update(&later, &pids, None).unwrap();
+        update(&mut tree, &later, &pids, None).unwrap();
         assert_eq!(pids_of(&tree), [50, 60, 70]);
-    }
-
-    #[test]
-    fn forked_child_that_left_the_tree_is_found_by_its_fingerprint() {
-        let fingerprint = Some((0x7ffc_1234_5670, 0x55d0_0000_1000));
-        let member = |pid, is_forked_child, fingerprint| Member {
-            pid,
-            stat: PidStat { is_forked_child, fingerprint, ..PidStat::default() },
-            is_leaving: false,
-        };
-        let worker = member(80, true, fingerprint).stat;
-        assert!(is_forked_from_one(&worker, &[member(50, false, None), member(60, false, fingerprint)]));
-        assert!(
-            !is_forked_from_one(&worker, &[member(50, true, fingerprint)]),
-            "both may be forked from a process outside the job"
-        );
-        assert!(!is_forked_from_one(
-            &PidStat { is_forked_child: false, ..worker },
-            &[member(50, false, fingerprint)]
-        ));
-        let unknown = PidStat { fingerprint: None, ..worker };
-        assert!(
-            !is_forked_from_one(&unknown, &[member(50, false, None)]),
-            "unknown fingerprints are not equal"
-        );
     }
 
     #[test]
@@ -302,10 +445,10 @@ mod tests {
             fs::remove_file(&stat).and_then(|()| fs::create_dir(&stat)).unwrap();
         };
         close(99);
-        tree.update(&root, &pids, None).unwrap();
+        update(&mut tree, &root, &pids, None).unwrap();
         assert!(!tree.is_blind());
         close(60);
-        tree.update(&root, &pids, None).unwrap();
+        update(&mut tree, &root, &pids, None).unwrap();
         assert!(tree.is_blind());
         assert_eq!(pids_of(&tree), [50, 60]);
     }
@@ -314,12 +457,12 @@ mod tests {
     fn reused_pid_is_another_process() {
         let (_folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 7)]);
         let mut tree = Tree::new(&root, 50, true, None, Vec::new());
-        tree.update(&root, &pids, None).unwrap();
+        update(&mut tree, &root, &pids, None).unwrap();
         let (_folder, later, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 30)]);
-        tree.update(&later, &pids, None).unwrap();
+        update(&mut tree, &later, &pids, None).unwrap();
         assert_eq!(pids_of(&tree), [50]);
         let (_folder, last, pids) = host(&[(1, 0, 1), (50, 1, 40)]);
-        tree.update(&last, &pids, None).unwrap();
+        update(&mut tree, &last, &pids, None).unwrap();
         assert_eq!(pids_of(&tree), [0_u32; 0]);
     }
 
@@ -327,11 +470,11 @@ mod tests {
     fn all_processes_are_read_again_when_pids_may_have_been_reused() {
         let (_folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 7)]);
         let mut tree = Tree::new(&root, 50, true, None, Vec::new());
-        tree.update(&root, &pids, Some(100)).unwrap();
+        update(&mut tree, &root, &pids, Some(100)).unwrap();
         let (_folder, later, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 30)]);
-        tree.update(&later, &pids, Some(200)).unwrap();
+        update(&mut tree, &later, &pids, Some(200)).unwrap();
         assert_eq!(pids_of(&tree), [50], "60 was known and not a member");
-        tree.update(&later, &pids, Some(200 + 16_384)).unwrap();
+        update(&mut tree, &later, &pids, Some(200 + 16_384)).unwrap();
         assert_eq!(pids_of(&tree), [50, 60]);
     }
 }

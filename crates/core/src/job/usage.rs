@@ -76,6 +76,8 @@ pub struct JobUsage {
     pub memory_kib: Option<u64>,
     /// Memory that the job had at least once since the last row. The true peak may be higher.
     pub memory_peak_kib: Option<u64>,
+    /// Mean memory since the last row.
+    pub memory_mean_kib: Option<u64>,
     /// Sum of the RSS of all members.
     pub rss_kib: Option<u64>,
     /// Sum of the swapped memory of all members.

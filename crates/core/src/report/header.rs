@@ -89,7 +89,7 @@ fn tiles(head: &Head, context: &Context) -> Markup {
         1 => "1 sample".to_owned(),
         rows => format!("{rows} samples, {} interval", human::duration(head.metadata.interval)),
     };
-    let mean_memory = summary.of(Metric::ProcessMemory).mean().map(|mean| format!("mean {}", kib(mean)));
+    let mean_memory = summary.memory_mean_kib().map(|mean| format!("mean {}", kib(mean)));
     let last = match context.cost(None).current {
         Some(cost) => {
             let per_hour = format!("{}/h", human::usd(cost.usd_per_hour));

@@ -119,6 +119,7 @@ fn set_job(set: &mut impl FnMut(Metric, Option<f64>), then: &JobUsage, now: &Job
     set(Metric::ProcessRead, growth(then.read_bytes.or(Some(0)), now.read_bytes));
     set(Metric::ProcessWrite, growth(then.write_bytes.or(Some(0)), now.write_bytes));
     set(Metric::MemoryPeak, now.memory_peak_kib.map(count));
+    set(Metric::MemoryMean, now.memory_mean_kib.map(count));
     set(Metric::Rss, now.rss_kib.map(count));
     set(Metric::Swap, now.swap_kib.map(count));
     set(Metric::Threads, now.threads.map(count));
@@ -202,6 +203,17 @@ pub fn join(first: &Row, second: &Row) -> Row {
                 (Some(one), Some(other)) => Some(one.max(other)),
                 (one, other) => one.or(other),
             },
+            (Kind::Gauge, (Some(one), Some(other))) if metric == Metric::MemoryMean => {
+                let length = |row: &Row| row.get(Metric::Elapsed).unwrap_or(0.0);
+                let (first_s, second_s) = (length(first), length(second));
+                let weighted = one * first_s + other * second_s;
+                Some(if first_s + second_s > 0.0 {
+                    metric.round(weighted / (first_s + second_s))
+                } else {
+                    other
+                })
+            }
+            (Kind::Gauge, (one, other)) if metric == Metric::MemoryMean => other.or(one),
             // During a short second row, the GPU driver may not have answered.
             (Kind::Gauge, (one, other)) if Metric::OF_ALL_GPUS.contains(&metric) => other.or(one),
             (Kind::Gauge, (_, other)) => other,

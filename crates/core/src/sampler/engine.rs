@@ -11,7 +11,7 @@ use crate::error::SourceError;
 use crate::job::counter::TreeCounter;
 use crate::job::ledger::Reaped;
 use crate::job::usage::{Counter, CpuTime, JobUsage, ReadWindow};
-use crate::job::{self, AttachRequest, LaunchedJob, SamplerPlace, TrackedJob};
+use crate::job::{self, AttachRequest, BetweenRows, LaunchedJob, SamplerPlace, TrackedJob};
 use crate::metric::Row;
 use crate::os::root::{Kept, Root};
 use crate::os::{self, Moment};
@@ -130,7 +130,8 @@ impl Engine {
         }
         let known = self.before.machine.pids.clone().unwrap_or_default();
         self.job = Some(job::track(&self.machine, LaunchedJob { pid, config: &self.config, known, counter }));
-        self.sample_between_rows();
+        self.sample_job();
+        self.ask_gpus();
     }
 
     /// Whether the tracked process is alive.
@@ -172,19 +173,10 @@ impl Engine {
         self.job.as_ref().map_or(self.config.backend.name(), |job| job.cpu_source())
     }
 
-    /// Samples the job and asks the GPUs, without making a row.
-    pub(super) fn sample_between_rows(&mut self) {
-        self.sample_job();
-        self.ask_gpus();
-    }
-
-    fn sample_job(&mut self) {
-        let Some(mut job) = self.job.take() else { return };
-        self.machine.list_processes(Moment::now(), &mut self.after.machine);
-        let reaped = std::mem::take(&mut self.reaped);
-        // A failure is reported with the next row, if it persists.
-        let _ = job.read(&self.after.machine, &reaped, self.place(std::process::id()));
-        self.job = Some(job);
+    /// Samples the job without making a row.
+    pub(super) fn sample_job(&mut self) -> Option<BetweenRows> {
+        let sampler = self.place(std::process::id());
+        Some(self.job.as_mut()?.sample(&mut self.machine, &mut self.reaped, sampler))
     }
 
     fn gpu_cpu_ns(&self) -> u64 {
@@ -197,7 +189,7 @@ impl Engine {
         Question { members, root_pid, since_ns: Some(self.before.machine.at.monotonic_ns) }
     }
 
-    fn ask_gpus(&self) {
+    pub(super) fn ask_gpus(&self) {
         if let Some(gpus) = &self.gpus {
             gpus.ask(self.gpu_question());
         }
@@ -304,7 +296,20 @@ impl Engine {
                     .to_owned(),
             );
         }
+        if job.has_guessed_members() {
+            progress.note(
+                "some processes left the process tree and are counted by a guess: they are orphans of the same session \
+                 and process group, and started after the tracked process"
+                    .to_owned(),
+            );
+        }
         let cpu = self.before.job.map(|usage| usage.cpu).unwrap_or_default();
+        if cpu.proves_unreaped_processes() {
+            progress.note(
+                "memory is a lower bound: some processes were never seen in the process tree, only their CPU time"
+                    .to_owned(),
+            );
+        }
         let is_incomplete = job.unreaped_cpu_ns() > 0 || cpu.proves_unreaped_processes();
         if is_incomplete && cpu.is_counted {
             progress.note(

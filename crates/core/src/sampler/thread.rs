@@ -10,14 +10,23 @@ use super::engine::Engine;
 use super::grid::{Grid, Tick};
 use super::progress::{Progress, State};
 use super::{SamplerCommand, Sink, Target, diff};
+use crate::job::MemoryActivity;
 use crate::metric::Row;
 use crate::os::{self, Moment, Watch};
 
-/// The longest pause between two samples of the job. In the first interval, and in intervals longer than this, the job
-/// is also sampled between rows.
-const SAMPLE_BETWEEN_ROWS_MAX_NS: u64 = 10_000_000_000;
-/// The pause before the first sample between rows; it doubles with every sample.
-const SAMPLE_BETWEEN_ROWS_MIN_NS: u64 = 1_000_000;
+/// Pauses between two samples of the job. The first pause is the shortest; pauses double while memory is steady.
+const FIRST_PAUSE_NS: u64 = 1_000_000;
+/// The pause while memory changes.
+const CHANGING_PAUSE_NS: u64 = 10_000_000;
+/// The longest pause while memory is followed between rows.
+const STEADY_PAUSE_NS: u64 = 250_000_000;
+/// The longest pause while no process of the job runs.
+const IDLE_PAUSE_NS: u64 = 2_000_000_000;
+/// The longest pause if memory is not followed between rows. Then samples between rows are taken only before the first
+/// row, and in intervals longer than this.
+const LONGEST_PAUSE_NS: u64 = 10_000_000_000;
+/// A pause is at least this many times the CPU time of the sample before it.
+const PAUSE_PER_COST: u64 = 125;
 
 /// Runs until the last row.
 pub(crate) fn run(engine: Engine, target: Target, progress: &Progress, sinks: Vec<Box<dyn Sink>>) {
@@ -37,7 +46,7 @@ struct SamplingThread<'p> {
     sinks: Vec<Box<dyn Sink>>,
     grid: Grid,
     end_watch: EndWatch,
-    between_rows: BetweenRows,
+    pace: Pace,
     /// The row of a grid point in the first interval. It is held back until the end of the first interval: if the job
     /// ends before, this row is joined with the last row, so that a job shorter than one interval has a single row.
     held_back: Option<Row>,
@@ -45,9 +54,25 @@ struct SamplingThread<'p> {
 }
 
 /// When to sample the job between rows.
-struct BetweenRows {
+struct Pace {
     pause_ns: u64,
     next_ns: u64,
+    is_memory_followed: bool,
+}
+
+impl Pace {
+    /// Chooses the next pause after a sample that took `cost_ns` of CPU time.
+    fn pause_after(&mut self, activity: MemoryActivity, cost_ns: u64, now_ns: u64) {
+        self.is_memory_followed = activity != MemoryActivity::NotFollowed;
+        let doubled_ns = self.pause_ns.saturating_mul(2);
+        self.pause_ns = match activity {
+            MemoryActivity::Changing => doubled_ns.min(CHANGING_PAUSE_NS),
+            MemoryActivity::Steady => doubled_ns.min(STEADY_PAUSE_NS),
+            MemoryActivity::Idle => doubled_ns.min(IDLE_PAUSE_NS),
+            MemoryActivity::NotFollowed => doubled_ns.min(LONGEST_PAUSE_NS),
+        };
+        self.next_ns = now_ns + self.pause_ns.max(cost_ns.saturating_mul(PAUSE_PER_COST));
+    }
 }
 
 /// The times of the next events, by the monotonic clock.
@@ -68,9 +93,10 @@ impl<'p> SamplingThread<'p> {
             sinks,
             grid: Grid::new(start.wall_ns, start.monotonic_ns, engine.config.interval.ns()),
             end_watch: EndWatch::new(target, &engine),
-            between_rows: BetweenRows {
-                pause_ns: SAMPLE_BETWEEN_ROWS_MIN_NS,
-                next_ns: start.monotonic_ns + SAMPLE_BETWEEN_ROWS_MIN_NS,
+            pace: Pace {
+                pause_ns: FIRST_PAUSE_NS,
+                next_ns: start.monotonic_ns + FIRST_PAUSE_NS,
+                is_memory_followed: engine.config.memory_between_rows,
             },
             held_back: None,
             first_interval_end_ns: start.monotonic_ns + engine.interval_ns(),
@@ -96,7 +122,7 @@ impl<'p> SamplingThread<'p> {
             self.make_row(now_ns)?;
         } else if schedule.gpu_question_ns.is_some_and(|at_ns| now_ns >= at_ns) {
             self.ask_gpus(&schedule.tick);
-        } else if now_ns >= self.between_rows.next_ns {
+        } else if now_ns >= self.pace.next_ns {
             self.sample_between_rows(now_ns);
         }
         ControlFlow::Continue(())
@@ -110,7 +136,7 @@ impl<'p> SamplingThread<'p> {
         let gpu_question_ns = self.engine.gpus.as_ref().and_then(|gpus| gpus.ask_at_ns(&tick));
         let mut wake_ns = tick.at_ns.min(gpu_question_ns.unwrap_or(u64::MAX));
         if self.samples_between_rows() {
-            wake_ns = wake_ns.min(self.between_rows.next_ns);
+            wake_ns = wake_ns.min(self.pace.next_ns);
         }
         if self.held_back.is_some() {
             wake_ns = wake_ns.min(self.first_interval_end_ns);
@@ -126,7 +152,9 @@ impl<'p> SamplingThread<'p> {
     fn samples_between_rows(&self) -> bool {
         let is_before_first_row = self.engine.rows == 0;
         self.engine.job.is_some()
-            && (is_before_first_row || self.engine.interval_ns() > SAMPLE_BETWEEN_ROWS_MAX_NS)
+            && (is_before_first_row
+                || self.pace.is_memory_followed
+                || self.engine.interval_ns() > LONGEST_PAUSE_NS)
     }
 
     fn obey(&mut self, command: SamplerCommand) -> ControlFlow<State> {
@@ -162,7 +190,8 @@ impl<'p> SamplingThread<'p> {
             self.hand_on(&row)?;
         }
         self.grid.rest(Moment::now().monotonic_ns);
-        self.between_rows.next_ns = now_ns + SAMPLE_BETWEEN_ROWS_MAX_NS;
+        self.pace.next_ns =
+            now_ns + if self.pace.is_memory_followed { self.pace.pause_ns } else { LONGEST_PAUSE_NS };
         ControlFlow::Continue(())
     }
 
@@ -171,13 +200,18 @@ impl<'p> SamplingThread<'p> {
         if let Some(gpus) = &mut self.engine.gpus {
             gpus.asked_for(tick);
         }
-        self.engine.sample_between_rows();
+        self.engine.sample_job();
+        self.engine.ask_gpus();
     }
 
     fn sample_between_rows(&mut self, now_ns: u64) {
-        self.engine.sample_between_rows();
-        self.between_rows.pause_ns = (self.between_rows.pause_ns * 2).min(SAMPLE_BETWEEN_ROWS_MAX_NS);
-        self.between_rows.next_ns = now_ns + self.between_rows.pause_ns;
+        let before_ns = os::thread_cpu_ns().unwrap_or(0);
+        let Some(found) = self.engine.sample_job() else { return };
+        let cost_ns = os::thread_cpu_ns().unwrap_or(0).saturating_sub(before_ns + found.pass_cost_ns);
+        if self.engine.rows == 0 || found.memory == MemoryActivity::NotFollowed {
+            self.engine.ask_gpus();
+        }
+        self.pace.pause_after(found.memory, cost_ns, now_ns);
     }
 
     /// Makes the last row.

@@ -167,6 +167,11 @@ impl Summary {
         sampled.into_iter().chain(self.of(Metric::MemoryPeak).max()).reduce(f64::max)
     }
 
+    /// Mean memory of the job. Recordings without means of the rows have only the memory at the end of each row.
+    pub fn memory_mean_kib(&self) -> Option<f64> {
+        self.of(Metric::MemoryMean).mean().or_else(|| self.of(Metric::ProcessMemory).mean())
+    }
+
     /// Time from the baseline to the last row. If the time of the baseline is unknown, the first row counts as one
     /// interval.
     pub fn duration_s(&self) -> Option<f64> {
@@ -207,6 +212,9 @@ impl Summary {
                 let moments = self.of(metric);
                 let shown = |value: Option<f64>| value.map(|value| decimal::round(value, DECIMALS));
                 match figure {
+                    Figure::Mean if metric == Metric::ProcessMemory => {
+                        stats.set(&column, "mean", shown(self.memory_mean_kib()));
+                    }
                     Figure::Mean => stats.set(&column, "mean", shown(moments.mean())),
                     Figure::Max if metric == Metric::ProcessMemory => {
                         stats.set(&column, "max", shown(self.memory_peak_kib()));

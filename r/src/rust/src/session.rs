@@ -71,7 +71,7 @@ fn session_new(
         return Err(Failure::new(Kind::Value, format!("`pid` must be a process id, not `{pid}`")));
     };
     let backend = Backend::from_env()?;
-    let config = Config { interval, children, track_processes, track_system, backend, ..Config::default() };
+    let config = Config { interval, children, track_processes, track_system, backend, ..Config::from_env() };
     let plan = Plan { config, pid, method: None, autostart, discover_server, discover_cloud, sidecar: None };
     Ok(pointer(Session::new(plan).with_rows_in(temporary_folder.into())))
 }

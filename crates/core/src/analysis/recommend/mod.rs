@@ -266,7 +266,7 @@ mod tests {
                 "peak memory reached the limit (990 of 1000 MiB): the job may need more memory",
                 "mean CPU usage reached the limit (3.9 of 4.0 CPUs): the job may run faster with more CPUs",
                 "the CPU limit throttled the job for 2.0 s",
-                "only 70 % of the CPU time is attributed to processes of the job",
+                "only 70 % of the CPU time is attributed to processes of the job: memory is a lower bound",
             ]
         );
     }

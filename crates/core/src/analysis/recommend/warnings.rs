@@ -94,7 +94,7 @@ impl Display for Warning {
             }
             Self::LowCoverage { coverage } => write!(
                 out,
-                "only {:.0} % of the CPU time is attributed to processes of the job",
+                "only {:.0} % of the CPU time is attributed to processes of the job: memory is a lower bound",
                 coverage * 100.0
             ),
             Self::GpuBarelyUsed { max_gpus } => write!(

@@ -1,34 +1,44 @@
-//! Memory of the job, and its peak between two samples.
+//! Memory of the job: the distinct pages of all its processes, now, at its peak, and on average.
 //!
-//! In:  RSS and `VmHWM` of each member at every sample; PSS from `smaps_rollup`.
-//! Out: PSS of the tree (between reads, the last PSS plus the growth of RSS since then), and the proved peak.
-//! Not here: memory that several processes share (`held`).
+//! In:  resident pages, page faults and high-water mark of each member that has run; PSS from `smaps_rollup`; the
+//!      counters `AnonPages` and `Mapped` of the machine.
+//! Out: [`Level`] at each sample, and the peak and the mean since the last row.
+//! Not here: the members of the job (`tree`), when samples are taken (`sampler/thread`).
 //!
-//! A read of `smaps_rollup` (a walk over all pages) holds a lock that the job may need, and takes milliseconds for a
-//! big process. So walks have a budget: 0.5 % of the time, plus a reserve. With the reserve, a tree that has just
-//! changed can be walked as a whole at several samples: the sum of PSS is wrong if the values are of different moments.
-//! A process is not walked again for ten times the duration of its last walk, unless a process of the job has started
-//! or ended. Processes without a walk come first, then the process with the oldest walk.
-//!
-//! A forked child shares the pages of its parent, and its high-water mark starts at the mark of its parent.
+//! A *pass* (`pass`) reads the PSS of all processes that may share pages, in one go, so that their shares add up. The
+//! kernel visits every page for it, so it is not possible at every sample. Between passes, the counters of each process
+//! bound what the job can have gained and lost (`process`): private growth is exact; a copy-on-write break, the end of a
+//! process that shares pages, and pages that a sibling may have mapped already are not. Within these bounds, the growth
+//! of the machine's counters decides (`estimate`). They count each page once, but for all processes of the machine. A
+//! change outside the bounds proves that other processes disturb them: then the largest of these processes are
+//! subtracted (`neighbours`), or else the lower bound counts until the next pass.
 
-mod held;
+mod estimate;
+mod neighbours;
+mod pass;
+mod process;
 
-use crate::error::SourceError;
+use std::collections::BTreeMap;
+
+use self::estimate::{Estimate, Range};
+use self::neighbours::Neighbours;
+use self::pass::Budget;
+use self::process::{Family, Process, find, risen_kib};
 use crate::job::tree::Member;
 use crate::os::root::Root;
-use crate::probe::procfs::{PidStatus, borrows_memory, read_smaps_rollup, read_stat, read_status};
-use held::{Held, Walk, find, slack_kib, together_kib};
+use crate::probe::procfs::{KeptFile, borrows_memory, parse_meminfo};
 
-/// Walks may take one part in this many of the time, which is 0.5 %.
-const SHARE: i64 = 200;
-/// Largest amount of unused time for walks that is saved up.
-const RESERVE_NS: i64 = 500_000_000;
+/// More page faults than this between two samples mean that memory is changing.
+const CHANGING_KIB: i64 = 1024;
+/// A level of this age still shows the memory of a job that ends. Samples of a job that runs are at most this far apart.
+const RECENT_NS: u64 = 300_000_000;
+/// Neighbours are looked for at most this often.
+const NEIGHBOURS_NS: u64 = 500_000_000;
 
-/// Memory of the whole tree at one sample.
+/// Memory of the whole job at one sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// PSS, or the best estimate of the PSS.
+    /// Distinct pages. Pages that processes outside the job have too count in part, as in PSS.
     pub memory_kib: u64,
     /// Sum of the RSS of all processes.
     pub rss_kib: u64,
@@ -36,365 +46,309 @@ pub struct Level {
     pub swap_kib: u64,
 }
 
+/// When a sample may read PSS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Never: a host process waits for this sample.
+    NoPass,
+    /// Between rows: if the level is uncertain, and may be a new peak.
+    BetweenRows,
+    /// For a row: if the level is uncertain.
+    Row,
+}
+
 /// The memory of the job, updated at every sample.
 #[derive(Debug, Default)]
 pub struct Memory {
-    held: Vec<Held>,
+    /// In ascending order of pid.
+    processes: Vec<Process>,
+    /// Anonymous pages of each family.
+    families: BTreeMap<Family, FamilyPages>,
+    anon: Estimate,
+    mapped: Estimate,
+    /// Mapped pages of one process that count less than once in PSS, since processes outside the job have them too.
+    shared_outside_kib: i64,
+    /// The level at the last sample; `None` before the first pass.
     level: Option<Level>,
+    budget: Budget,
+    /// Highest level since the last row, and since the start.
     peak_kib: Option<u64>,
-    has_looked: bool,
-    last_walks_ns: Option<u64>,
-    /// Time that is left for walks; negative if a walk took more than was left.
-    left_ns: i64,
-    /// Whether walks are switched off.
-    rests: bool,
+    highest_kib: u64,
+    mean: Mean,
+    meminfo: KeptFile,
+    neighbours: Neighbours,
+    neighbours_at_ns: u64,
     buffer: Vec<u8>,
-    page_kib: u64,
+}
+
+/// Bounds of the distinct anonymous pages of a family.
+#[derive(Clone, Copy, Debug, Default)]
+struct FamilyPages {
+    range: Range,
+    /// Whether all processes with these pages are part of the job. Otherwise its first process is a forked child of a
+    /// process outside.
+    is_complete: bool,
 }
 
 impl Memory {
-    /// Takes a sample of all members. If no member is alive, the last level stays.
-    pub fn look(&mut self, root: &Root, members: &[Member], now_ns: u64) {
-        if self.page_kib == 0 {
-            self.page_kib = rustix::param::page_size() as u64 / 1024;
+    /// Takes a sample of all live members; returns whether memory is changing.
+    pub fn sample(&mut self, root: &Root, members: &[Member], now_ns: u64, effort: Effort) -> bool {
+        let before = std::mem::take(&mut self.processes);
+        self.processes = self.read_processes(root, members, &before);
+        if self.processes.is_empty() {
+            return false;
         }
-        let before = std::mem::take(&mut self.held);
-        // A process that had memory of its own at the last sample does not borrow its parent's memory.
+        let then_kib = self.level.map(|level| signed(level.memory_kib));
+        let has_changed = self.follow(&before);
+        self.count(root, &before, now_ns);
+        self.budget.save(now_ns);
+        self.find_neighbours(root, now_ns);
+        if self.wants_pass(effort, now_ns) {
+            self.pass(root, now_ns);
+        }
+        let faulted =
+            |processes: &[Process]| processes.iter().map(|process| process.faulted_kib).sum::<i64>();
+        let is_changing = before.len() != self.processes.len()
+            || (faulted(&self.processes) - faulted(&before)).abs() > CHANGING_KIB;
+        if self.budget.has_passed() {
+            let sum = |of: fn(&Process) -> u64| self.processes.iter().map(of).fold(0, u64::saturating_add);
+            let memory_kib = unsigned(self.kib());
+            let rss_kib = sum(|process| unsigned(process.rss_kib()));
+            self.level = Some(Level { memory_kib, rss_kib, swap_kib: sum(|process| process.swap_kib) });
+            self.mean.add(now_ns, memory_kib);
+            self.prove_peak(memory_kib);
+            if let Some(then_kib) = then_kib.filter(|_| has_changed) {
+                let risen_kib = risen_kib(&before, &self.processes, then_kib, signed(memory_kib));
+                self.prove_peak(unsigned(risen_kib));
+            }
+        }
+        is_changing
+    }
+
+    /// Takes a sample of a job in which no process has run since the last sample.
+    pub fn sample_idle(&mut self, root: &Root, now_ns: u64) {
+        let (anon_kib, mapped_kib) = self.machine_kib(root);
+        self.anon.advance(self.anon.range, Range::ZERO, anon_kib, now_ns);
+        self.mapped.advance(self.mapped.range, Range::ZERO, mapped_kib, now_ns);
+        if let Some(level) = self.level {
+            self.mean.add(now_ns, level.memory_kib);
+            self.prove_peak(level.memory_kib);
+        }
+    }
+
+    fn read_processes(&mut self, root: &Root, members: &[Member], before: &[Process]) -> Vec<Process> {
+        // After `vfork`, a child uses the address space of its parent until it calls `exec`.
         let borrows = |member: &Member| {
-            let is_known = find(&before, member.pid).is_some();
             let parent = || members.iter().find(|other| other.pid == member.stat.ppid);
             member.stat.is_forked_child
-                && !is_known
+                && find(before, member.pid).is_none()
                 && parent().is_some_and(|parent| {
                     borrows_memory(root, (member.pid, &member.stat), (parent.pid, &parent.stat))
                 })
         };
-        let members: Vec<&Member> =
-            members.iter().filter(|member| !member.stat.is_zombie() && !borrows(member)).collect();
-        for member in &members {
-            let rss_kib = member.stat.rss_pages.saturating_mul(self.page_kib);
-            let PidStatus { peak_rss_kib, swap_kib } = self.status(root, member.pid);
-            let found = Held {
-                pid: member.pid,
-                ppid: member.stat.ppid,
-                image: member.stat.fingerprint,
-                start_ticks: member.stat.start_ticks,
-                is_copy: member.stat.is_forked_child,
-                rss_kib,
-                counted_rss_kib: rss_kib,
-                most_rss_kib: rss_kib,
-                peak_rss_kib,
-                swap_kib,
-                ..Held::default()
-            };
-            let known = same(&before, &found).copied().unwrap_or_default();
-            self.held.push(Held {
-                // The last values stay if `status` cannot be read now: otherwise the mark would seem to rise later.
-                peak_rss_kib: peak_rss_kib.or(known.peak_rss_kib),
-                swap_kib: swap_kib.or(known.swap_kib),
-                walk: known.walk,
-                inherited_kib: known.inherited_kib,
-                is_stale: known.is_stale,
-                is_apart: known.is_apart,
-                strange_kib: known.strange_kib,
-                refused_at_ns: known.refused_at_ns,
-                ..found
-            });
-        }
-        let is_new = |held: &Held| same(&before, held).is_none();
-        let came = self.held.iter().filter(|held| is_new(held));
-        let went = before.iter().filter(|held| same(&self.held, held).is_none());
-        let mut changed: Vec<Option<(u64, u64)>> = came.chain(went).map(|held| held.image).collect();
-        changed.sort_unstable();
-        for (at, member) in members.into_iter().enumerate() {
-            let inherited_kib = inherited_kib(&before, &self.held, member);
-            let is_strange = member.stat.is_forked_child && find(&self.held, member.stat.ppid).is_none();
-            let strange_kib =
-                if is_strange && before.is_empty() { self.parent_kib(root, member) } else { None };
-            let Some(held) = self.held.get_mut(at) else { continue };
-            held.is_stale |= !changed.is_empty();
-            held.is_apart |= changed.binary_search(&held.image).is_ok();
-            if is_new(held) {
-                (held.inherited_kib, held.strange_kib) = (inherited_kib, strange_kib);
-            }
-        }
-        if self.held.is_empty() {
-            return;
-        }
-        if self.rests {
-            // Without a walk there is no level yet. RSS is not used instead, since it may be far above PSS.
-            self.has_looked = true;
-            return;
-        }
-        self.walk_those_due(root, now_ns);
-        self.count_copies_again(root, now_ns);
-        let mut level = Level { memory_kib: together_kib(&self.held), ..Level::default() };
-        for held in &self.held {
-            level.rss_kib = level.rss_kib.saturating_add(held.rss_kib);
-            level.swap_kib = level.swap_kib.saturating_add(held.swap_kib.unwrap_or(0));
-        }
-        let level_then_kib = self.level.map(|level| level.memory_kib);
-        self.level = Some(level);
-        self.prove_peak(level.memory_kib);
-        if self.has_looked {
-            self.prove_peak(risen_kib(&before, &self.held, level_then_kib, level.memory_kib));
-        }
-        self.has_looked = true;
+        let alive = members.iter().filter(|member| !member.stat.is_zombie() && !member.is_leaving);
+        alive
+            .filter(|member| !borrows(member))
+            .map(|member| Process::read(root, member, before, &mut self.buffer))
+            .collect()
     }
 
-    /// Switches walks off or on. They are off for the baseline of a host process: it waits, and no row shows the level.
-    pub const fn rest(&mut self, rests: bool) {
-        self.rests = rests;
+    /// Updates the bounds of each process and of each family; returns whether anything has changed.
+    fn follow(&mut self, before: &[Process]) -> bool {
+        let is_new = |process: &Process| process.same_in(before).is_none();
+        let has_moved = |process: &Process| {
+            process.same_in(before).is_none_or(|old| {
+                (old.faulted_kib, old.rss_kib()) != (process.faulted_kib, process.rss_kib())
+            })
+        };
+        if before.len() == self.processes.len() && !self.processes.iter().any(has_moved) {
+            return false;
+        }
+        // A new forked child shares all pages with its parent, or with a relative if its parent has ended.
+        let mut inherited = BTreeMap::new();
+        let mut parents: Vec<u32> = Vec::new();
+        for new in self.processes.iter().filter(|new| new.is_forked && is_new(new)) {
+            let relatives = || {
+                before
+                    .iter()
+                    .chain(&self.processes)
+                    .filter(|one| one.family == new.family && one.pid != new.pid)
+            };
+            inherited.insert(new.pid, relatives().map(|one| one.anon_kib).max().unwrap_or(0));
+            let has_parent = relatives().any(|one| one.pid == new.ppid);
+            parents.push(new.pid);
+            parents.extend(relatives().map(|one| one.pid).filter(|pid| !has_parent || *pid == new.ppid));
+        }
+        let is_alone = before.len() == 1 && self.processes.len() == 1;
+        let then = std::mem::take(&mut self.families);
+        for process in &mut self.processes {
+            if parents.contains(&process.pid) {
+                process.shared_kib = process.anon_kib;
+            }
+            let inherited_kib = inherited.get(&process.pid).copied().unwrap_or(0);
+            process.compare(process.same_in(before), inherited_kib, is_alone);
+            let known = then.get(&process.family).copied().unwrap_or_default();
+            let family = self.families.entry(process.family).or_insert(known);
+            family.is_complete |= !process.is_forked || find(before, process.ppid).is_some();
+            family.range = family.range + process.anon_growth;
+        }
+        for ended in before.iter().filter(|process| process.same_in(&self.processes).is_none()) {
+            if let Some(family) = self.families.get_mut(&ended.family) {
+                family.range = family.range + ended.growth_by_end().0;
+            }
+        }
+        let mut sizes: BTreeMap<Family, Range> = BTreeMap::new();
+        for process in &self.processes {
+            let size = sizes.entry(process.family).or_default();
+            *size = Range { low: size.low.max(process.anon_kib), high: size.high + process.anon_kib };
+        }
+        for (family, size) in sizes {
+            if let Some(family) = self.families.get_mut(&family) {
+                let low = if family.is_complete { size.low } else { 0 };
+                family.range = family.range.within(Range { low, high: size.high });
+            }
+        }
+        true
+    }
+
+    /// Chooses the amounts within their bounds by the counters of the machine.
+    fn count(&mut self, root: &Root, before: &[Process], now_ns: u64) {
+        let (mut anon, mut mapped) = (Range::ZERO, Range::ZERO);
+        for process in &self.processes {
+            anon = anon + process.anon_growth;
+            mapped = mapped + process.mapped_growth;
+        }
+        for ended in before.iter().filter(|process| process.same_in(&self.processes).is_none()) {
+            anon = anon + ended.growth_by_end().0;
+            mapped = mapped + ended.growth_by_end().1;
+        }
+        let sum_kib = self.processes.iter().map(|process| process.mapped_kib).sum();
+        let bounds =
+            Range { low: (self.largest_mapped_kib() - self.shared_outside_kib).max(0), high: sum_kib };
+        let (anon_kib, mapped_kib) = self.machine_kib(root);
+        self.anon.advance(self.anon_range(), anon, anon_kib, now_ns);
+        self.mapped.advance((self.mapped.range + mapped).within(bounds), mapped, mapped_kib, now_ns);
+    }
+
+    fn kib(&self) -> i64 {
+        self.anon.kib() + self.mapped.kib()
+    }
+
+    fn anon_range(&self) -> Range {
+        self.families.values().fold(Range::ZERO, |sum, family| sum + family.range)
+    }
+
+    fn largest_mapped_kib(&self) -> i64 {
+        self.processes.iter().map(|process| process.mapped_kib).max().unwrap_or(0)
+    }
+
+    /// Anonymous pages of the machine without its large neighbours, and mapped pages of the machine.
+    fn machine_kib(&mut self, root: &Root) -> (Option<i64>, Option<i64>) {
+        let text = self.meminfo.text(root, "/proc/meminfo").ok();
+        let found = text.and_then(|text| parse_meminfo(text).ok()).unwrap_or_default();
+        let others_kib = self.neighbours.anon_kib(root, &mut self.buffer);
+        (found.anon_kib.map(|kib| signed(kib) - others_kib), found.mapped_kib.map(signed))
+    }
+
+    /// If the counter is disturbed: looks for the processes that disturb it.
+    fn find_neighbours(&mut self, root: &Root, now_ns: u64) {
+        let was_tried = now_ns.saturating_sub(self.neighbours_at_ns) < NEIGHBOURS_NS;
+        if !self.anon.is_disturbed(now_ns) || was_tried || !self.budget.is_positive() {
+            return;
+        }
+        self.neighbours_at_ns = now_ns;
+        let start_ns = spent_ns();
+        let processes = &self.processes;
+        self.neighbours.find(root, |pid| find(processes, pid).is_some(), &mut self.buffer);
+        self.budget.spend(spent_ns() - start_ns);
+        let (anon_kib, _) = self.machine_kib(root);
+        self.anon.trust(anon_kib);
     }
 
     /// Adds a proof that the job had this much memory at some moment of the interval.
     pub fn prove_peak(&mut self, kib: u64) {
         self.peak_kib = self.peak_kib.max(Some(kib));
+        self.highest_kib = self.highest_kib.max(kib);
     }
 
     /// The largest high-water mark of any member at the last sample.
     pub fn largest_peak_rss_kib(&self) -> Option<u64> {
-        self.held.iter().filter_map(|held| held.peak_rss_kib).max()
+        self.processes.iter().map(|process| unsigned(process.peak_rss_kib)).max()
     }
 
-    /// The level at the last sample with a live member.
-    pub const fn level(&self) -> Option<Level> {
-        self.level
+    /// Whether a sample has given a level so far.
+    pub const fn has_level(&self) -> bool {
+        self.level.is_some()
     }
 
-    /// The largest memory that was proved since the last call, and at least the level. Starts a new interval.
-    pub fn take_peak_kib(&mut self) -> Option<u64> {
-        let level = self.level.map(|level| level.memory_kib);
-        self.peak_kib.take().max(level)
+    /// The level at the last sample; `None` if that was so long ago that it does not show the memory at this row.
+    pub fn level(&self, now_ns: u64) -> Option<Level> {
+        let is_recent = |(at_ns, _): (u64, u64)| now_ns.saturating_sub(at_ns) <= RECENT_NS;
+        self.level.filter(|_| self.peak_kib.is_some() || self.mean.last.is_some_and(is_recent))
     }
 
-    /// The same as `take_peak_kib`, without starting a new interval.
-    pub fn peak_kib(&self) -> Option<u64> {
-        self.peak_kib.max(self.level.map(|level| level.memory_kib))
+    /// The largest memory that was proved since the last row.
+    pub const fn peak_kib(&self) -> Option<u64> {
+        self.peak_kib
     }
 
-    fn status(&mut self, root: &Root, pid: u32) -> PidStatus {
-        read_status(root, pid, &mut self.buffer).unwrap_or_default()
+    /// The mean since the last row, weighted by time.
+    pub fn mean_kib(&self) -> Option<u64> {
+        self.mean.kib().or_else(|| Some(self.level?.memory_kib))
     }
 
-    /// RSS of the parent of a forked child; `None` if the parent has ended, and another process has adopted the child.
-    fn parent_kib(&mut self, root: &Root, member: &Member) -> Option<u64> {
-        let parent = read_stat(root, member.stat.ppid, &mut self.buffer).ok();
-        let parent = parent.filter(|parent| parent.fingerprint == member.stat.fingerprint)?;
-        parent.fingerprint.map(|_| parent.rss_pages.saturating_mul(self.page_kib))
+    /// CPU time of the pass of the last sample; 0 without a pass.
+    pub const fn pass_cost_ns(&self) -> u64 {
+        self.budget.last_cost_ns()
     }
 
-    /// Reads the RSS of copies again after walks. During a walk, a copy may end or free pages, so that the walk of its
-    /// parent shows these pages as unshared. The lower RSS of the copy is then counted at once, and PSS is not summed.
-    fn count_copies_again(&mut self, root: &Root, now_ns: u64) {
-        let walked = self.held.iter().filter(|held| held.walked_at_ns() == Some(now_ns));
-        let mut walked: Vec<_> = walked.map(|held| held.image).collect();
-        walked.sort_unstable();
-        let may_share = |held: &&mut Held| held.is_copy && walked.binary_search(&held.image).is_ok();
-        let mut fell = Vec::new();
-        for held in self.held.iter_mut().filter(may_share) {
-            let rss_pages = match read_stat(root, held.pid, &mut self.buffer) {
-                Ok(stat) => stat.rss_pages,
-                Err(SourceError::Gone { .. } | SourceError::Unsupported { .. }) => 0,
-                Err(_) => continue,
-            };
-            let rss_kib = rss_pages.saturating_mul(self.page_kib);
-            if rss_kib.saturating_add(slack_kib(held.counted_rss_kib)) < held.counted_rss_kib {
-                fell.push(held.image);
-            }
-            held.counted_rss_kib = rss_kib;
+    /// Called after each row: peak and mean start again.
+    pub const fn start_interval(&mut self) {
+        self.peak_kib = None;
+        self.mean.restart();
+    }
+}
+
+/// Integral of the memory over time since the last row.
+#[derive(Debug, Default)]
+struct Mean {
+    kib_ns: u128,
+    elapsed_ns: u64,
+    /// Time and level of the last sample.
+    last: Option<(u64, u64)>,
+}
+
+impl Mean {
+    fn add(&mut self, at_ns: u64, kib: u64) {
+        if let Some((then_ns, then_kib)) = self.last.replace((at_ns, kib)) {
+            let elapsed_ns = at_ns.saturating_sub(then_ns);
+            self.elapsed_ns += elapsed_ns;
+            self.kib_ns += u128::from(elapsed_ns) * (u128::from(then_kib) + u128::from(kib)) / 2;
         }
-        for held in self.held.iter_mut().filter(|held| fell.contains(&held.image)) {
-            held.is_apart = true;
-        }
     }
 
-    fn walk_those_due(&mut self, root: &Root, now_ns: u64) {
-        let is_alone = self.held.len() == 1;
-        let is_due = |at: &usize| self.held.get(*at).is_some_and(|held| held.is_due(now_ns, is_alone));
-        let mut due: Vec<usize> = (0..self.held.len()).filter(is_due).collect();
-        due.sort_by_key(|at| self.held.get(*at).and_then(Held::walked_at_ns));
-        let saved_ns =
-            self.last_walks_ns.map_or(RESERVE_NS, |then_ns| signed(now_ns.saturating_sub(then_ns)) / SHARE);
-        self.last_walks_ns = Some(now_ns);
-        let mut left_ns = self.left_ns.saturating_add(saved_ns).min(RESERVE_NS);
-        for at in due {
-            let Some(held) = self.held.get_mut(at) else { continue };
-            // The walk is expected to cost as much as the last walk. If too little time is left, it waits until enough
-            // time or the whole reserve is saved up.
-            if left_ns < held.walk.map_or(1, |walk| signed(walk.cost_ns)).min(RESERVE_NS) {
-                continue;
-            }
-            let start_ns = spent_ns();
-            match read_smaps_rollup(root, held.pid, &mut self.buffer) {
-                Ok(Some(found)) => {
-                    let cost_ns = spent_ns().saturating_sub(start_ns);
-                    held.refused_at_ns = None;
-                    (held.is_stale, held.is_apart) = (false, false);
-                    // The walk is newer than `stat`, and may show more memory.
-                    held.rss_kib = found.rss_kib;
-                    held.most_rss_kib = held.most_rss_kib.max(found.rss_kib);
-                    held.walk = Some(Walk {
-                        at_ns: now_ns,
-                        cost_ns,
-                        pss_kib: found.pss_kib,
-                        anon: found.anon,
-                        counted_rss_kib: held.counted_rss_kib,
-                    });
-                    left_ns = left_ns.saturating_sub(signed(cost_ns));
-                }
-                // The process has ended meanwhile, or has no memory: the last walk stays.
-                Ok(None) | Err(SourceError::Gone { .. } | SourceError::Parse { .. }) => {}
-                Err(_) => held.refused_at_ns = Some(now_ns),
-            }
-        }
-        self.left_ns = left_ns;
+    fn kib(&self) -> Option<u64> {
+        u64::try_from(self.kib_ns.checked_div(u128::from(self.elapsed_ns))?).ok()
+    }
+
+    const fn restart(&mut self) {
+        (self.kib_ns, self.elapsed_ns) = (0, 0);
     }
 }
 
-/// The same process in `others`. A process that has called `exec` since then is new, and so is its high-water mark.
-fn same<'h>(others: &'h [Held], held: &Held) -> Option<&'h Held> {
-    others
-        .get(find(others, held.pid)?)
-        .filter(|other| other.start_ticks == held.start_ticks && other.is_copy == held.is_copy)
+fn page_kib() -> i64 {
+    i64::try_from(rustix::param::page_size() / 1024).unwrap_or(4)
 }
 
-/// Memory that a new process may share with its parent; 0 after `exec`.
-fn inherited_kib(before: &[Held], now: &[Held], member: &Member) -> u64 {
-    if !member.stat.is_forked_child {
-        return 0;
-    }
-    let of = |held: &[Held]| held.get(find(held, member.stat.ppid)?).copied();
-    let (then, parent) = (of(before), of(now));
-    // If the parent is new too, it may have been as large as its mark at the fork. A child of vfork uses the memory of
-    // its parent until it calls `exec`, so both have the same mark.
-    let mark_kib = parent.and_then(|held| held.peak_rss_kib);
-    let own_mark_kib = find(now, member.pid).and_then(|at| now.get(at)?.peak_rss_kib);
-    let mark_kib = mark_kib.filter(|_| then.is_none() || own_mark_kib == mark_kib);
-    let rss_kib = then.into_iter().chain(parent).map(|held| held.rss_kib).max();
-    mark_kib.max(rss_kib).unwrap_or(0)
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX / 1024)
 }
 
-/// Memory that the tree had at least once between two samples, from the process whose high-water mark proves the most.
-/// Marks of several processes are not summed, since they may be of different moments.
-///
-/// A mark proves a peak in this interval only if it rose between the two samples, or if the process is new and the mark
-/// is above the memory that it inherited. The memory of the other processes is known at both samples. The smaller sum
-/// is used, since memory may have moved from one process to another.
-fn risen_kib(before: &[Held], now: &[Held], level_then_kib: Option<u64>, level_kib: u64) -> u64 {
-    let risen = |held: &Held| {
-        let then = same(before, held);
-        let mark_kib = held.peak_rss_kib?;
-        if then.is_some_and(|then| then.peak_rss_kib >= Some(mark_kib)) {
-            return None;
-        }
-        let above = |level_kib: u64, rss_kib: u64| {
-            level_kib.saturating_add(mark_kib.saturating_sub(rss_kib.max(held.inherited_kib)))
-        };
-        let from_now_kib = above(level_kib, held.rss_kib);
-        let rss_then_kib = then.map_or(0, |then| then.most_rss_kib);
-        Some(level_then_kib.map_or(from_now_kib, |then_kib| above(then_kib, rss_then_kib).min(from_now_kib)))
-    };
-    now.iter().filter_map(risen).max().unwrap_or(0)
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
 }
 
-fn signed(ns: u64) -> i64 {
-    i64::try_from(ns).unwrap_or(i64::MAX)
-}
-
-/// CPU time of this thread so far. On a busy machine, the duration of a walk is longer than its CPU time.
+/// CPU time of this thread so far. On a busy machine, the duration of a pass is longer than its CPU time.
 fn spent_ns() -> u64 {
     crate::os::thread_cpu_ns().unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::probe::procfs::PidStat;
-
-    fn held(pid: u32, rss_kib: u64, peak_rss_kib: u64) -> Held {
-        Held { pid, rss_kib, most_rss_kib: rss_kib, peak_rss_kib: Some(peak_rss_kib), ..Held::default() }
-    }
-
-    #[test]
-    fn only_marks_that_rose_count_and_marks_are_not_summed() {
-        let before = [held(1, 100, 900), held(2, 100, 200)];
-        let risen =
-            |now: &[Held]| risen_kib(&before, now, Some(200), now.iter().map(|held| held.rss_kib).sum());
-        assert_eq!(risen(&[held(1, 100, 900), held(2, 100, 200)]), 0, "old marks");
-        assert_eq!(risen(&[held(1, 100, 900), held(2, 100, 700)]), 800);
-        assert_eq!(risen(&[held(1, 400, 1_000), held(2, 150, 700)]), 1_100, "the larger, not the sum");
-        assert_eq!(risen(&[held(1, 100, 900), held(2, 100, 200), held(3, 50, 300)]), 500, "a new process");
-    }
-
-    #[test]
-    fn peak_between_two_samples_is_reported_and_memory_that_moves_counts_once() {
-        assert_eq!(risen_kib(&[held(1, 300, 300)], &[held(1, 15, 614)], Some(300), 15), 614);
-        let (before, now) = ([held(1, 15, 15)], [held(1, 15, 614), held(2, 600, 600)]);
-        assert_eq!(risen_kib(&before, &now, Some(15), 615), 615);
-    }
-
-    /// A parent and four copies share 400 MiB. All are alive when the second sample begins. The copies end during the
-    /// sample: after, before or while the parent is walked.
-    #[test]
-    fn copies_that_end_during_walks_do_not_change_the_memory_of_their_parent() {
-        let pages = 409_600 / (rustix::param::page_size() as u64 / 1024);
-        let stat = format!("1 (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9 0 {pages} 0\n");
-        let walk = |pss_kib: u64, own_kib: u64| {
-            format!(
-                "Rss: 409600 kB\nPss: {pss_kib} kB\nPss_Anon: {pss_kib} kB\nPrivate_Clean: 0 kB\n\
-                 Private_Dirty: {own_kib} kB\nAnonymous: 409600 kB\n"
-            )
-        };
-        let member = |pid: u32| Member {
-            pid,
-            stat: PidStat {
-                ppid: u32::from(pid > 1),
-                is_forked_child: pid > 1,
-                rss_pages: pages,
-                fingerprint: Some((1, 1)),
-                ..PidStat::default()
-            },
-            is_leaving: false,
-        };
-        let members: Vec<Member> = (1..=5).map(member).collect();
-        for parents_walk in [walk(81_920, 0), walk(409_600, 409_600), walk(395_000, 380_400)] {
-            let tree = tempfile::tempdir().unwrap();
-            let folder = |pid: u32| tree.path().join(format!("proc/{pid}"));
-            for pid in 1..=5 {
-                std::fs::create_dir_all(folder(pid)).unwrap();
-                std::fs::write(folder(pid).join("stat"), &stat).unwrap();
-                std::fs::write(folder(pid).join("smaps_rollup"), walk(81_920, 0)).unwrap();
-            }
-            let root = Root::recorded(tree.path()).unwrap();
-            let mut memory = Memory::default();
-            memory.look(&root, &members, 1);
-            std::fs::write(folder(1).join("smaps_rollup"), parents_walk).unwrap();
-            (2..=5).for_each(|pid| std::fs::remove_dir_all(folder(pid)).unwrap());
-            assert_eq!(memory.level().unwrap().memory_kib, 409_600);
-            memory.look(&root, &members, 20_000_000_000);
-            assert_eq!(memory.level().unwrap().memory_kib, 409_600);
-            assert_eq!(memory.take_peak_kib(), Some(409_600));
-        }
-    }
-
-    #[test]
-    fn forked_child_inherits_pages_and_mark_of_its_parent() {
-        let member = |is_forked_child| Member {
-            pid: 2,
-            stat: PidStat { ppid: 1, is_forked_child, ..PidStat::default() },
-            is_leaving: false,
-        };
-        let (before, parent) = ([held(1, 400, 400)], held(1, 400, 400));
-        assert_eq!(inherited_kib(&before, &[parent], &member(true)), 400);
-        assert_eq!(inherited_kib(&before, &[parent], &member(false)), 0, "another program");
-        assert_eq!(inherited_kib(&[], &[held(1, 10, 400)], &member(true)), 400);
-        let old = [held(1, 10, 400)];
-        assert_eq!(inherited_kib(&old, &[old[0], held(2, 10, 400)], &member(true)), 400, "by vfork");
-        assert_eq!(inherited_kib(&old, &[old[0], held(2, 300, 300)], &member(true)), 10, "by fork");
-        let child = |rss_kib, mark_kib| Held { inherited_kib: 400, ..held(2, rss_kib, mark_kib) };
-        assert_eq!(child(400, 400).memory_kib(), 0, "not walked: only memory that is not inherited");
-        assert_eq!(risen_kib(&before, &[parent, child(15, 400)], Some(400), 415), 400, "nothing of its own");
-        assert_eq!(risen_kib(&before, &[parent, child(15, 700)], Some(400), 415), 700);
-    }
 }

@@ -16,8 +16,11 @@ use crate::error::SourceError;
 use crate::job::counter::TreeCounter;
 use crate::job::ledger::{Account, Ledger, Reaped, Totals};
 use crate::job::usage::{Counter, CpuTime, JobUsage, ReadWindow};
-use crate::job::{AttachRequest, AttachedJob, LaunchedJob, SamplerPlace, TrackedJob};
+use crate::job::{
+    AttachRequest, AttachedJob, BetweenRows, LaunchedJob, MemoryActivity, SamplerPlace, TrackedJob,
+};
 use crate::os::{Ended, Moment};
+use crate::probe::MachineProbe;
 use crate::probe::portable::{Spent, Table, Times, identity_only, one_process, platform};
 use crate::probe::snapshot::Snapshot;
 
@@ -265,6 +268,20 @@ impl TrackedJob for Job {
         Ok(self.usage())
     }
 
+    fn sample(
+        &mut self,
+        machine: &mut MachineProbe,
+        reaped: &mut Vec<Reaped>,
+        sampler: SamplerPlace,
+    ) -> BetweenRows {
+        let mut snapshot = Snapshot::default();
+        machine.list_processes(Moment::now(), &mut snapshot);
+        // A failure is reported with the next row, if it persists.
+        let _ = self.read(&snapshot, reaped, sampler);
+        reaped.clear();
+        BetweenRows { memory: MemoryActivity::NotFollowed, pass_cost_ns: 0 }
+    }
+
     fn end(&mut self, ended: Ended, _own_rss_kib: u64) {
         self.ended = Some(ended);
     }
@@ -300,6 +317,10 @@ impl TrackedJob for Job {
 
     fn is_io_denied(&self) -> bool {
         self.is_storage_denied
+    }
+
+    fn has_guessed_members(&self) -> bool {
+        false
     }
 }
 

@@ -22,6 +22,14 @@ pub fn process_cpu_ns(pid: u32) -> Option<u64> {
     clock_ns((!pid.cast_signed() << 3) | CPUCLOCK_SCHED)
 }
 
+/// Time since boot in clock ticks, the unit of start times in `/proc/[pid]/stat`.
+pub fn ticks_since_boot() -> Option<u64> {
+    let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let ticks_per_s = rustix::param::clock_ticks_per_second();
+    let ticks = u64::try_from(since.tv_nsec).ok()?.checked_mul(ticks_per_s)? / 1_000_000_000;
+    u64::try_from(since.tv_sec).ok()?.checked_mul(ticks_per_s)?.checked_add(ticks)
+}
+
 /// Largest peak resident size of any reaped child or descendant (`ru_maxrss` of `getrusage(2)`).
 pub fn waited_peak_rss_kib() -> Option<u64> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();

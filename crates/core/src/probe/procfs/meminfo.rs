@@ -18,6 +18,10 @@ pub struct Meminfo {
     pub reclaimable_kib: Option<u64>,
     pub active_kib: Option<u64>,
     pub inactive_kib: Option<u64>,
+    /// Line `AnonPages`: anonymous pages of all processes, each page once.
+    pub anon_kib: Option<u64>,
+    /// Line `Mapped`: pages of files and of shared memory that a process maps, each page once.
+    pub mapped_kib: Option<u64>,
 }
 
 impl Meminfo {
@@ -58,6 +62,8 @@ pub fn parse_meminfo(text: &[u8]) -> Result<Meminfo, ParseError> {
             b"SReclaimable" => &mut found.reclaimable_kib,
             b"Active" => &mut found.active_kib,
             b"Inactive" => &mut found.inactive_kib,
+            b"AnonPages" => &mut found.anon_kib,
+            b"Mapped" => &mut found.mapped_kib,
             _ => continue,
         };
         *slot = Some(number("meminfo", fields(line).nth(1))?);

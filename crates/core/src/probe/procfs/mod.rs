@@ -2,6 +2,7 @@
 
 mod disks;
 mod diskstats;
+mod loadavg;
 mod machine;
 mod meminfo;
 mod mountinfo;
@@ -10,6 +11,7 @@ mod network;
 mod pid_io;
 mod pid_smaps_rollup;
 mod pid_stat;
+mod pid_statm;
 mod pid_status;
 mod pressure;
 pub(crate) mod process;
@@ -19,6 +21,7 @@ mod text;
 
 pub use disks::DisksSource;
 pub use diskstats::{SECTOR_BYTES, parse_diskstats};
+pub use loadavg::parse_last_pid;
 pub use machine::{CpuSource, MemorySource, PressureSource, ProcessesSource};
 pub use meminfo::parse_meminfo;
 pub use mountinfo::{Mount, parse_mountinfo};
@@ -26,8 +29,9 @@ pub use net_dev::parse_net_dev;
 pub use network::NetworkSource;
 pub(crate) use network::interfaces_that_count;
 pub use pid_io::{PidIo, parse_pid_io};
-pub use pid_smaps_rollup::{AnonPages, SmapsRollup, parse_smaps_rollup};
+pub use pid_smaps_rollup::{SmapsRollup, parse_smaps_rollup};
 pub use pid_stat::{PidStat, parse_pid_stat};
+pub use pid_statm::parse_statm_anon_pages;
 pub use pid_status::{PidStatus, parse_pid_status};
 pub use pressure::parse_some_us;
 pub(crate) use process::{
@@ -43,13 +47,13 @@ use crate::os::root::{Kept, Root};
 
 /// A kernel file that is opened at the first tick and read again at every tick, with its buffer.
 #[derive(Debug, Default)]
-struct KeptFile {
+pub struct KeptFile {
     kept: Option<Kept>,
     buffer: Vec<u8>,
 }
 
 impl KeptFile {
-    fn text(&mut self, root: &Root, path: &str) -> Result<&[u8], SourceError> {
+    pub fn text(&mut self, root: &Root, path: &str) -> Result<&[u8], SourceError> {
         let kept = open(&mut self.kept, root, path)?;
         let text = root.reread(kept, &mut self.buffer);
         if text.is_err() {

@@ -15,8 +15,13 @@ pub struct PidStat {
     pub state: u8,
     /// Pid of the parent. If the parent has ended, pid of the process that reaps orphans.
     pub ppid: u32,
+    /// Process group and session. Orphans keep both.
+    pub group: u64,
+    pub session: u64,
     /// True if the process has not called `exec` since its fork: it shares pages copy-on-write with its parent.
     pub is_forked_child: bool,
+    /// Minor page faults of the process. Every copy-on-write break is one.
+    pub minor_faults: u64,
     /// Major page faults of the process and its reaped children.
     pub major_faults: u64,
     pub utime_ticks: u64,
@@ -64,8 +69,11 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
         .and_then(|state| state.first().copied())
         .ok_or(ParseError::Missing { field: "state" })?; // 3
     let ppid = number("ppid", field.next())?; // 4
-    let flags = number("flags", field.nth(4))?; // 9
-    let faults = number("majflt", field.nth(2))?; // 12
+    let group = field.next().and_then(decimal).unwrap_or(0); // 5
+    let session = field.next().and_then(decimal).unwrap_or(0); // 6
+    let flags = number("flags", field.nth(2))?; // 9
+    let minor_faults = number("minflt", field.next())?; // 10
+    let faults = number("majflt", field.nth(1))?; // 12
     let child_faults = number("cmajflt", field.next())?; // 13
     let utime_ticks = number("utime", field.next())?; // 14
     let stime_ticks = number("stime", field.next())?; // 15
@@ -82,7 +90,10 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
         state,
         ppid: u32::try_from(ppid)
             .map_err(|_| ParseError::NotANumber { field: "ppid", text: ppid.to_string() })?,
+        group,
+        session,
         is_forked_child: flags & FORKED_WITHOUT_EXEC != 0,
+        minor_faults,
         major_faults: faults.saturating_add(child_faults),
         utime_ticks,
         stime_ticks,
