@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := $(CURDIR)/.venv
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-PACKAGES := gcc iproute2 less libc6-dev make procps python3 python3-venv strace tmux util-linux vim-tiny
+PACKAGES := fish gcc iproute2 less libc6-dev make procps python3 python3-venv strace tmux util-linux vim-tiny zsh
 
 .PHONY: help setup test check test-rust test-memory bench-memory test-interop test-browser bench deny generate clean
 
@@ -35,12 +35,13 @@ test-memory: setup ## the memory of random jobs, beside the kernel's account
 	cargo build --quiet
 	tests/memory/run.py --tracker $${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/resource-tracker --seeds 20 --seconds 3 --check
 
-bench-memory: ## memory of random jobs and of shared pages, and CPU time of the tracker; about 40 minutes
+bench-memory: ## memory of random jobs and of shared pages, CPU time of the tracker, stalls of the job; about 45 minutes
 	cargo build --quiet --release
 	tests/memory/run.py --seeds 100
 	tests/memory/run.py --seeds 100 --noise
-	tests/memory/cases.py --python $(CURDIR)/target/python/python3.11/bin/python
+	tests/memory/cases.py --python $(CURDIR)/target/python/python3.11/bin/python --r-library $(CURDIR)/target/r/release
 	benches/cost.py
+	benches/throughput.py
 
 test-interop: setup ## recordings exchanged with the original package
 	tests/interop/run.sh $(VENV)/interop

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Cases in which processes share memory: prints reported / true peak of ten runs each, and fails outside 0.95 to 1.05.
 
-    tests/memory/cases.py [--runs N] [--python PYTHON]
+    tests/memory/cases.py [--runs N] [--python PYTHON] [--r-library FOLDER]
 
-PYTHON has the package and numpy. The truth is a memory cgroup, as in run.py. Needs root.
+PYTHON has the package and numpy; FOLDER has the R package. The truth is a memory cgroup, as in run.py. Needs root.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -80,32 +81,58 @@ tracker.stop()
 memory = tracker.stats()["process_memory"]
 print(json.dumps({"peak": memory["max"] * 1024, "mean": memory["mean"] * 1024, "cpu": 0, "notes": []}))
 """
+#: Workers of `makeCluster` are not children of the session.
+R_PROGRAMS = {
+    "four makeCluster workers of 480 MB": """
+        tracker <- ResourceTracker$new(discover_cloud = FALSE)
+        cluster <- parallel::makeCluster(4)
+    """,
+    "four makeCluster workers of 480 MB, older than the tracker": """
+        cluster <- parallel::makeCluster(4)
+        tracker <- ResourceTracker$new(discover_cloud = FALSE)
+    """,
+}
+R_HOST = """
+library(resource.tracker)
+%s
+parallel::clusterCall(cluster, function() { held <<- raw(480e6); Sys.sleep(2) })
+suppressWarnings(tracker$stop())
+memory <- tracker$stats()$process_memory
+parallel::stopCluster(cluster)
+cat(sprintf('{"peak": %%f, "mean": %%f, "cpu": 0, "notes": []}\\n', memory$max * 1024, memory$mean * 1024))
+"""
 COMMAND = "import os, sys, textwrap, time; exec(textwrap.dedent(sys.argv[1]))"
+
+
+def check(name: str, front: str, runs: int, tracked: list[str], job: list[str]) -> bool:
+    """Run a case several times; print the range of reported / true peaks, and return whether all are good."""
+    ratios = []
+    for _ in range(runs):
+        group = run.Group()
+        ratios.append(run.run_beside(group, tracked + group.enter(job), front)["peak"])
+    is_good = all(0.95 <= ratio <= 1.05 for ratio in ratios)
+    print(f"{name}, {front}: {min(ratios):.3f}–{max(ratios):.3f}{'' if is_good else '  OUT OF BOUNDS'}", flush=True)
+    return is_good
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--r-library")
     parser.add_argument("--tracker", default=str(Path(__file__).resolve().parents[2] / "target/release/resource-tracker"))
     args = parser.parse_args()
-    failed = 0
+    tracked = [args.tracker, "run", "--offline", "--no-save", "--json", "--"]
+    results = []
     for name, program in PROGRAMS.items():
-        for front in ("command", "python"):
-            tracked = [args.tracker, "run", "--offline", "--no-save", "--json", "--"] if front == "command" else []
-            host = COMMAND if front == "command" else HOST
-            ratios = []
-            for _ in range(args.runs):
-                # Pages of libraries that are in the page cache already would be charged to another group.
-                Path("/proc/sys/vm/drop_caches").write_text("1")
-                group = run.Group()
-                job = tracked + group.enter([args.python, "-c", host, program])
-                ratios.append(run.run_beside(group, job, front)["peak"])
-            is_good = all(0.95 <= ratio <= 1.05 for ratio in ratios)
-            failed += not is_good
-            print(f"{name}, {front}: {min(ratios):.3f}–{max(ratios):.3f}{'' if is_good else '  OUT OF BOUNDS'}", flush=True)
-    print(f"{2 * len(PROGRAMS) - failed} passed, {failed} failed")
-    return min(failed, 1)
+        results.append(check(name, "command", args.runs, tracked, [args.python, "-c", COMMAND, program]))
+        results.append(check(name, "python", args.runs, [], [args.python, "-c", HOST, program]))
+    if args.r_library:
+        os.environ["R_LIBS"] = args.r_library
+        for name, program in R_PROGRAMS.items():
+            results.append(check(name, "R", args.runs, [], ["Rscript", "-e", R_HOST % program]))
+    print(f"{sum(results)} passed, {results.count(False)} failed")
+    return int(not all(results))
 
 
 if __name__ == "__main__":

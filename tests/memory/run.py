@@ -43,7 +43,10 @@ print(json.dumps({"peak": memory["max"] * 1024, "mean": memory["mean"] * 1024,
 class Group:
     """A memory cgroup, and the peak and mean of its memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_cache: bool = False) -> None:
+        # Pages of libraries that are in the page cache already would be charged to another group.
+        if not keep_cache:
+            Path("/proc/sys/vm/drop_caches").write_text("1")
         roots = [(Path("/sys/fs/cgroup/memory"), ("rss", "mapped_file")), (Path("/sys/fs/cgroup"), ("anon", "file_mapped"))]
         root, names = next(found for found in roots if (found[0] / "cgroup.procs").exists())
         self.folder, self.names = root / f"memory-truth-{os.getpid()}-{time.monotonic_ns()}", names
@@ -114,7 +117,7 @@ def run_beside(group: Group, command: list[str], front: str) -> dict:
 
 
 def measure(args: argparse.Namespace, seed: int) -> dict:
-    group = Group()
+    group = Group(args.keep_cache)
     return run_beside(group, command_of(args, group, [str(seed), str(args.seconds)]), args.front)
 
 
@@ -141,6 +144,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--noise", action="store_true")
+    parser.add_argument("--keep-cache", action="store_true", help="count only pages that no earlier program has read")
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
     noise = subprocess.Popen([PYTHON, "-c", NOISE]) if args.noise else None

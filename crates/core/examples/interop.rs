@@ -92,6 +92,8 @@ fn row(number: u32) -> Row {
         };
         row.set(*metric, Some(metric.round(value)));
     }
+    // The mean of the original package is that of the samples.
+    row.set(Metric::MemoryMean, row.get(Metric::ProcessMemory));
     row
 }
 

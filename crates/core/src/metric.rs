@@ -157,7 +157,7 @@ metrics! {
     ProcessCpu, Process, "cpu_usage", Cores, Gauge, 4, "CPU usage", "CPU usage of the job: CPU time divided by elapsed time, from 0 to the number of CPUs.";
     ProcessMemory, Process, "memory", KiB, Gauge, 0, "memory usage", "Memory of the job: proportional set size (PSS), which counts shared pages once; USS or RSS on systems without PSS.";
     ProcessRead, Process, "read_bytes", Bytes, Delta, 0, "disk read", "Bytes that the job read from storage in this interval.";
-    ProcessWrite, Process, "write_bytes", Bytes, Delta, 0, "disk write", "Bytes that the job wrote to storage in this interval.";
+    ProcessWrite, Process, "write_bytes", Bytes, Delta, 0, "disk write", "Bytes that the job wrote to storage in this interval, including data that was deleted before it reached the disk.";
     ProcessGpu, Process, "gpu_usage", Cores, Gauge, 4, "GPU usage", "GPU usage of the job, summed over GPUs, from 0 to the number of GPUs.";
     ProcessVram, Process, "gpu_vram", MiB, Gauge, 2, "VRAM used", "GPU memory of the job, summed over GPUs.";
     ProcessGpus, Process, "gpu_utilized", Count, Gauge, 0, "GPUs in use", "Number of GPUs that the job used.";

@@ -100,7 +100,7 @@ fn damaged_files_affect_only_their_own_fields_and_are_named() {
 #[test]
 fn hostile_process_names_do_not_change_numbers() {
     let (root, snapshot) = snapshot_of("hostile-processes");
-    let mut job = Job::new(&root, 42, &Config::default(), None, Vec::new(), None);
+    let mut job = Job::new(&root, 42, &Config::default(), None, None);
     let usage = job.read(&root, &snapshot, &[], SamplerPlace::OwnProcess).unwrap();
     let members: Vec<u32> = job.members().iter().map(|member| member.pid).collect();
     assert_eq!(members, [42, 43, 44]);

@@ -24,14 +24,12 @@ pub fn attach(
     baseline: &Snapshot,
 ) -> Result<AttachedJob, SourceError> {
     let AttachRequest { pid, config, sampler, has_own_thread } = request;
+    let mut job = Job::new(root, pid, config, None, None);
     // A host process waits for the start, which must not take longer on a machine with many processes. So only the
-    // descendants of the root are read, found by the kernel's lists of children; all other processes count as known.
-    let own = if config.in_process { descendants::descendants(root, pid) } else { None };
-    let known = own.map_or_else(Vec::new, |own| {
-        let all = baseline.pids.iter().flatten().copied();
-        all.filter(|pid| own.binary_search(pid).is_err()).collect()
-    });
-    let mut job = Job::new(root, pid, config, None, known, None);
+    // descendants of the root are read, found by the kernel's lists of children.
+    if let Some(own) = descendants::descendants(root, pid).filter(|_| config.in_process) {
+        job.start_with(own);
+    }
     // The host process waits for the baseline, so PSS is not read before the first row.
     job.may_pass = !(config.in_process && pid == std::process::id());
     job.read(root, baseline, &[], sampler)?;
@@ -55,8 +53,8 @@ pub fn attach(
 }
 
 pub fn track(root: &Arc<Root>, launched: LaunchedJob<'_>) -> Box<dyn TrackedJob> {
-    let LaunchedJob { pid, config, known, counter } = launched;
-    let job = Job::new(root, pid, config, Some(std::process::id()), known, counter);
+    let LaunchedJob { pid, config, counter } = launched;
+    let job = Job::new(root, pid, config, Some(std::process::id()), counter);
     Box::new(Rooted { root: Arc::clone(root), job })
 }
 

@@ -12,6 +12,8 @@ pub mod ledger;
 #[cfg(target_os = "linux")]
 pub mod memory;
 #[cfg(target_os = "linux")]
+mod new_pids;
+#[cfg(target_os = "linux")]
 mod orphans;
 pub(crate) mod portable;
 #[cfg(target_os = "linux")]
@@ -121,8 +123,6 @@ pub struct LaunchedJob<'c> {
     /// Pid of the root, which is a child of the tracker.
     pub pid: u32,
     pub config: &'c Config,
-    /// Processes that are older than the job.
-    pub known: Vec<u32>,
     pub counter: Option<TreeCounter>,
 }
 

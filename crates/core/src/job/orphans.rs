@@ -13,7 +13,8 @@ pub struct Orphans {
     group: u64,
     session: u64,
     start_ticks: u64,
-    /// Processes that adopt orphans of the job: init, and ancestors of the root, but not its parent.
+    /// Processes that may adopt orphans of the job: init, and ancestors of the root, but not its parent, and not those of
+    /// its process group: a shell or `make` that started the root also starts other processes of this group.
     parents: Vec<u32>,
     /// Whether an orphan was found: its membership is a guess.
     pub were_found: bool,
@@ -22,10 +23,13 @@ pub struct Orphans {
 impl Orphans {
     pub fn of(root: &Root, stat: &PidStat, buffer: &mut Vec<u8>) -> Self {
         let mut parents = vec![1];
-        let mut parent = read_stat(root, stat.ppid, buffer).ok();
-        while let Some(stat) = parent.filter(|stat| stat.ppid > 1 && parents.len() < 64) {
-            parents.push(stat.ppid);
-            parent = read_stat(root, stat.ppid, buffer).ok();
+        let mut pid = read_stat(root, stat.ppid, buffer).map_or(0, |parent| parent.ppid);
+        for _ in 0..64 {
+            let Some(ancestor) = read_stat(root, pid, buffer).ok().filter(|_| pid > 1) else { break };
+            if ancestor.group != stat.group {
+                parents.push(pid);
+            }
+            pid = ancestor.ppid;
         }
         let PidStat { group, session, start_ticks, .. } = *stat;
         Self { group, session, start_ticks, parents, were_found: false }

@@ -9,7 +9,7 @@ use crate::job::counter::{OwnThread, TreeCounter};
 use crate::job::ledger::{Account, Ledger, Reaped, Totals};
 use crate::job::memory::{Effort, Memory};
 use crate::job::steal::{Spent, Steal};
-use crate::job::tree::{Discovery, Member, Tree};
+use crate::job::tree::{Member, Tree};
 use crate::job::usage::{Counter, CpuTime, JobUsage, ReadWindow};
 use crate::job::{BetweenRows, MemoryActivity, SamplerPlace};
 use crate::os::root::Root;
@@ -19,6 +19,9 @@ use crate::probe::snapshot::{SingleCpu, Snapshot};
 
 /// `EACCES` on `/proc/PID/io` must persist this long before it is reported.
 const IO_DENIED_AFTER_NS: u64 = 500_000_000;
+
+/// Rates by the CPU clocks look back over this time.
+const STEP_NS: u64 = 25_000_000;
 
 /// The longest time between two updates of the ledger.
 const LEDGER_MAX_NS: u64 = 10_000_000_000;
@@ -55,6 +58,8 @@ pub struct Job {
     /// How often the ledger used clock ticks, which have steps of 10 ms, since the last row: for processes without a
     /// CPU clock, and for reaped children.
     ticks_seen: u32,
+    /// Until this moment, a rate by the CPU clocks would include the last step of the clock ticks.
+    steps_until_ns: u64,
     accounts: Vec<Account>,
     buffer: Vec<u8>,
     ns_per_tick: u64,
@@ -72,20 +77,19 @@ pub struct Job {
 }
 
 impl Job {
-    /// `reaper` is the subreaper that adopts orphans of the job; `known` are processes that are older than the job.
+    /// `reaper` is the subreaper that adopts orphans of the job.
     pub fn new(
         root: &Root,
         pid: u32,
         config: &Config,
         reaper: Option<u32>,
-        known: Vec<u32>,
         counter: Option<TreeCounter>,
     ) -> Self {
         Self {
             pid,
             with_children: config.children,
             follows_memory: config.memory_between_rows,
-            tree: Tree::new(root, pid, config.children, reaper, known),
+            tree: Tree::new(root, pid, config.children, reaper),
             ledger: Ledger::default(),
             ledger_sample: 0,
             is_ledger_stale: true,
@@ -103,6 +107,7 @@ impl Job {
             began_ns: 0,
             cutime_ns: 0,
             ticks_seen: 0,
+            steps_until_ns: 0,
             accounts: Vec::new(),
             buffer: Vec::new(),
             ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
@@ -119,7 +124,12 @@ impl Job {
     /// Looks at the next row for members that left the tree before the tracker started. Their usage so far is excluded.
     pub fn find_older_orphans(&mut self) {
         self.attached_ticks = crate::os::ticks_since_boot();
-        self.tree.forget_known();
+        self.tree.find_older_orphans();
+    }
+
+    /// Looks for members only among these processes at the next sample.
+    pub fn start_with(&mut self, pids: Vec<u32>) {
+        self.tree.start_with(pids);
     }
 
     pub fn has_guessed_members(&self) -> bool {
@@ -182,15 +192,7 @@ impl Job {
     ) -> Result<JobUsage, SourceError> {
         // The clocks of members are read from here on.
         self.began_ns = Moment::now().monotonic_ns;
-        let forks = snapshot.cpu.and_then(|cpu| cpu.forks);
-        match snapshot.pids.as_deref() {
-            Some(pids) => self.tree.update(root, Discovery::All { pids, forks }, sampler)?,
-            None if !self.with_children => {
-                self.tree.update(root, Discovery::All { pids: &[], forks }, sampler)?;
-            }
-            // Without a process list, the members of the last sample stay.
-            None => self.tree.miss(),
-        }
+        self.tree.update(root, sampler, true)?;
         self.is_ledger_stale |= self.tree.has_changed();
         self.update_ledger(root, reaped, sampler);
         let effort = if self.may_pass { Effort::Row } else { Effort::NoPass };
@@ -211,7 +213,7 @@ impl Job {
         sampler: SamplerPlace,
     ) -> BetweenRows {
         // A failure is reported with the next row, if it persists.
-        if self.tree.update(root, Discovery::Children, sampler).is_err() {
+        if self.tree.update(root, sampler, false).is_err() {
             return BetweenRows { memory: MemoryActivity::Steady, pass_cost_ns: 0 };
         }
         self.is_ledger_stale |= self.tree.has_changed();
@@ -251,6 +253,10 @@ impl Job {
         if self.first_at_ns == 0 {
             self.first_at_ns = self.ledger_at_ns;
         }
+        let members = self.tree.members();
+        self.io_refused.retain(|((pid, start_ticks), _)| {
+            members.iter().any(|member| (member.pid, member.stat.start_ticks) == (*pid, *start_ticks))
+        });
         self.accounts.clear();
         for at in 0..self.tree.members().len() {
             if let Some(member) = self.tree.members().get(at).copied() {
@@ -263,6 +269,9 @@ impl Job {
             self.accounts.iter().fold(0, |sum: u64, one| sum.saturating_add(one.reaped_children.cpu_ns));
         self.ticks_seen += u32::from(cutime_ns != self.cutime_ns || !reaped.is_empty());
         self.cutime_ns = cutime_ns;
+        if self.ticks_seen > 0 {
+            self.steps_until_ns = self.ledger_at_ns + STEP_NS;
+        }
         self.ledger.add(&self.accounts, reaped);
     }
 
@@ -298,7 +307,7 @@ impl Job {
         self.spent_ns = self.spent_ns.max(seen_ns).max(own_ns.unwrap_or(0));
         let is_continuous = self.counter.as_ref().is_some_and(TreeCounter::is_continuous);
         let by_counter = is_continuous && counted_ns == Some(self.spent_ns);
-        let by_clocks = seen_ns == self.spent_ns && self.ticks_seen == 0;
+        let by_clocks = seen_ns == self.spent_ns && self.ticks_seen == 0 && begin_ns >= self.steps_until_ns;
         // The CPU clocks of the processes were read before the counter.
         let begin_ns = if by_counter { begin_ns } else { self.began_ns };
         CpuTime {

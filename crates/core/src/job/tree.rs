@@ -5,16 +5,16 @@
 //! Not here: CPU time (`ledger`), memory (`memory`).
 //!
 //! A process whose CPU clock has not moved has not run: its files have not changed, and it has no new child. So only the
-//! clocks of idle members are read. New members are found among all processes of the machine when a row is made, and
-//! among the children of members that have run between rows. The parent in `stat` is a process, even if one of its
-//! other threads forked. Pids are reused, so pid and start time together identify a process.
+//! clocks of idle members are read. New members are found among the processes that have started since (`new_pids`). The
+//! parent in `stat` is a process, even if one of its other threads forked. Pids are reused, so pid and start time
+//! together identify a process.
 
 use crate::error::SourceError;
 use crate::job::SamplerPlace;
-use crate::job::descendants::children;
+use crate::job::new_pids::NewPids;
 use crate::job::orphans::{Orphans, is_forked_from_one};
 use crate::os::root::Root;
-use crate::probe::procfs::{KeptFile, PidStat, parse_last_pid, read_stat};
+use crate::probe::procfs::{PidStat, read_stat};
 
 /// One in this many members is read at each row even if it is idle: reclaim and swap change its memory.
 const REFRESH_ROUND: usize = 64;
@@ -40,15 +40,6 @@ impl Member {
     }
 }
 
-/// Where an update looks for new members.
-#[derive(Clone, Copy, Debug)]
-pub enum Discovery<'p> {
-    /// Among all processes of the machine, in ascending order of pid. `forks` is the fork counter of the machine.
-    All { pids: &'p [u32], forks: Option<u64> },
-    /// Among the children of members that have run, and of the subreaper.
-    Children,
-}
-
 /// The processes of the job, updated at every sample.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
@@ -64,33 +55,18 @@ pub struct Tree {
     members: Vec<Member>,
     is_blind: bool,
     has_changed: bool,
-    /// Pids of all processes of the machine that were read before, in ascending order.
-    known: Vec<u32>,
-    forks_then: Option<u64>,
-    /// After this many forks, a pid may have been reused.
-    forks_per_round: u64,
+    new_pids: NewPids,
     /// Whether address spaces are random: then a process with the fingerprint of a member was forked from the member.
     fingerprints_differ: bool,
     /// Number of the last sample, and number of rows so far.
     sample: u64,
     rows: usize,
-    loadavg: KeptFile,
-    last_pid: Option<u64>,
-    /// Whether the last pid has moved once: on gVisor it never does.
-    last_pid_moves: bool,
     buffer: Vec<u8>,
 }
 
 impl Tree {
-    /// The tree of process `root_pid`; `known` are processes that are older than the root and not part of the job.
-    pub fn new(
-        root: &Root,
-        root_pid: u32,
-        with_children: bool,
-        reaper: Option<u32>,
-        known: Vec<u32>,
-    ) -> Self {
-        let pid_max = root.text("/proc/sys/kernel/pid_max").and_then(|text| text.parse::<u64>().ok());
+    /// The tree of process `root_pid`. If the tracker started this process, it is the subreaper of the job.
+    pub fn new(root: &Root, root_pid: u32, with_children: bool, reaper: Option<u32>) -> Self {
         Self {
             root_pid,
             root_start_ticks: None,
@@ -100,18 +76,22 @@ impl Tree {
             members: Vec::new(),
             is_blind: false,
             has_changed: false,
-            known,
-            forks_then: None,
-            // Half of all pids, since processes also start during an update. 32,768 is the kernel's smallest default.
-            forks_per_round: pid_max.unwrap_or(32_768) / 2,
+            new_pids: NewPids::since(root, reaper.map(|_| root_pid)),
             fingerprints_differ: root.text("/proc/sys/kernel/randomize_va_space").as_deref() == Some("2"),
             sample: 0,
             rows: 0,
-            loadavg: KeptFile::default(),
-            last_pid: None,
-            last_pid_moves: false,
             buffer: Vec::new(),
         }
+    }
+
+    /// Looks for members only among these processes at the next update.
+    pub fn start_with(&mut self, pids: Vec<u32>) {
+        self.new_pids.prepare(pids);
+    }
+
+    /// Looks for members among all processes of the machine at the next update: orphans may be older than the tracker.
+    pub const fn find_older_orphans(&mut self) {
+        self.new_pids.forget();
     }
 
     /// Whether the last update read a member, or found or lost one.
@@ -129,11 +109,6 @@ impl Tree {
         &self.members
     }
 
-    /// Called instead of `update` if there is no process list: the members of the last update stay.
-    pub const fn miss(&mut self) {
-        self.is_blind = true;
-    }
-
     /// Whether a member could not be read in the last update, for lack of descriptors or memory. Its old values stay.
     pub const fn is_blind(&self) -> bool {
         self.is_blind
@@ -149,22 +124,15 @@ impl Tree {
         self.orphans.as_ref().is_some_and(|orphans| orphans.were_found)
     }
 
-    /// Reads all processes of the machine at the next row, to find orphans that are older than the tracker.
-    pub fn forget_known(&mut self) {
-        self.known.clear();
-    }
-
-    /// Updates the members.
-    pub fn update(
-        &mut self,
-        root: &Root,
-        discovery: Discovery<'_>,
-        sampler: SamplerPlace,
-    ) -> Result<(), SourceError> {
+    /// Updates the members. At a row, some of the idle members are read too.
+    pub fn update(&mut self, root: &Root, sampler: SamplerPlace, is_row: bool) -> Result<(), SourceError> {
+        // In a `/proc` of another PID namespace, nothing is known of the members.
+        self.is_blind = root.check_processes().is_err();
+        if self.is_blind {
+            return Ok(());
+        }
         let before = std::mem::take(&mut self.members);
-        self.is_blind = false;
         self.sample += 1;
-        let is_row = matches!(discovery, Discovery::All { .. });
         self.rows += usize::from(is_row);
         // Parents before their children: cutime of a parent must be read before its children. Otherwise a child that
         // ends between the two reads is counted twice. Pids are mostly in the order of start times already.
@@ -197,10 +165,7 @@ impl Tree {
         }
         self.members.sort_unstable_by_key(|member| member.pid);
         if self.with_children {
-            match discovery {
-                Discovery::All { pids, forks } => self.admit_new_of(root, pids, forks, &before, sampler),
-                Discovery::Children => self.admit_children(root, &before, sampler),
-            }
+            self.admit_new(root, &before, sampler);
         }
         self.has_changed = before.len() != self.members.len()
             || self.members.iter().any(|member| member.read_at == self.sample);
@@ -225,75 +190,26 @@ impl Tree {
         }
     }
 
-    /// Admits members among the processes that were not in the last list.
-    fn admit_new_of(
-        &mut self,
-        root: &Root,
-        pids: &[u32],
-        forks: Option<u64>,
-        before: &[Member],
-        sampler: SamplerPlace,
-    ) {
-        if self.may_have_come_round(forks) {
-            self.known.clear();
-        }
-        let mut known = std::mem::take(&mut self.known).into_iter().peekable();
-        let (mut others, mut unclear) = (Vec::new(), Vec::new());
-        for pid in pids.iter().copied() {
-            while known.next_if(|other| *other < pid).is_some() {}
-            let was_known = known.next_if_eq(&pid).is_some();
-            if !was_known && !self.is_member(pid) && pid != self.root_pid {
-                match read_stat(root, pid, &mut self.buffer) {
-                    Ok(stat) => {
-                        others.push(Member::new(pid, stat, self.sample, clock_ns(root, pid, sampler)));
-                    }
-                    Err(SourceError::Io { .. }) => unclear.push(pid),
-                    Err(_) => {}
+    fn admit_new(&mut self, root: &Root, before: &[Member], sampler: SamplerPlace) {
+        let Ok(pids) = self.new_pids.find(root, &mut self.buffer) else {
+            self.is_blind = true;
+            return;
+        };
+        let mut others = Vec::new();
+        for pid in pids {
+            if self.is_member(pid) || pid == self.root_pid {
+                continue;
+            }
+            match read_stat(root, pid, &mut self.buffer) {
+                Ok(stat) if !stat.is_thread => {
+                    others.push(Member::new(pid, stat, self.sample, clock_ns(root, pid, sampler)));
                 }
+                // The file could not be read for lack of descriptors or memory. It is read with the next sample.
+                Err(SourceError::Io { .. }) => self.new_pids.forget(),
+                _ => {}
             }
         }
         self.admit(before, others);
-        self.known.extend(pids.iter().copied().filter(|pid| !unclear.contains(pid)));
-    }
-
-    /// Admits children of members that have run, and children of the subreaper, if a process was started.
-    fn admit_children(&mut self, root: &Root, before: &[Member], sampler: SamplerPlace) {
-        if !self.was_process_started(root) {
-            return;
-        }
-        let mut parents: Vec<(u32, u64)> = self
-            .members
-            .iter()
-            .filter(|member| member.read_at == self.sample && !member.stat.is_zombie() && !member.is_leaving)
-            .map(|member| (member.pid, member.stat.threads))
-            .chain(self.reaper.map(|pid| (pid, 2)))
-            .collect();
-        while let Some((parent, threads)) = parents.pop() {
-            let Some(found) = children(root, parent, threads, &mut self.buffer) else { continue };
-            for pid in found {
-                if self.is_member(pid) || self.known.binary_search(&pid).is_ok() {
-                    continue;
-                }
-                if let Ok(stat) = read_stat(root, pid, &mut self.buffer) {
-                    self.admit(
-                        before,
-                        vec![Member::new(pid, stat, self.sample, clock_ns(root, pid, sampler))],
-                    );
-                    if self.is_member(pid) {
-                        parents.push((pid, stat.threads));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Whether a process or thread was started in this PID namespace since the last call; true if that is unknown.
-    fn was_process_started(&mut self, root: &Root) -> bool {
-        let text = self.loadavg.text(root, "/proc/loadavg").ok();
-        let last_pid = text.and_then(|text| parse_last_pid(text).ok());
-        let has_moved = std::mem::replace(&mut self.last_pid, last_pid) != last_pid;
-        self.last_pid_moves |= has_moved && last_pid.is_some_and(|pid| pid > 0);
-        has_moved || !self.last_pid_moves
     }
 
     fn is_member(&self, pid: u32) -> bool {
@@ -335,11 +251,6 @@ impl Tree {
             // The other processes may be children of these orphans.
             self.admit(before, others);
         }
-    }
-
-    fn may_have_come_round(&mut self, forks: Option<u64>) -> bool {
-        let then = std::mem::replace(&mut self.forks_then, forks);
-        matches!((then, forks), (Some(then), Some(now)) if now.saturating_sub(then) >= self.forks_per_round)
     }
 
     fn read_root(
@@ -391,7 +302,7 @@ mod tests {
     use std::fs;
 
     /// A recorded tree with processes of these (pid, ppid, start time). Each has a process group of its own.
-    fn host(processes: &[(u32, u32, u64)]) -> (tempfile::TempDir, Root, Vec<u32>) {
+    fn host(processes: &[(u32, u32, u64)]) -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("proc")).unwrap();
         for (pid, ppid, start) in processes {
@@ -404,13 +315,11 @@ mod tests {
             .unwrap();
         }
         let root = Root::recorded(folder.path()).unwrap();
-        let mut pids: Vec<u32> = processes.iter().map(|(pid, ..)| *pid).collect();
-        pids.sort_unstable();
-        (folder, root, pids)
+        (folder, root)
     }
 
-    fn update(tree: &mut Tree, root: &Root, pids: &[u32], forks: Option<u64>) -> Result<(), SourceError> {
-        tree.update(root, Discovery::All { pids, forks }, SamplerPlace::OwnProcess)
+    fn update(tree: &mut Tree, root: &Root) {
+        tree.update(root, SamplerPlace::OwnProcess, true).unwrap();
     }
 
     fn pids_of(tree: &Tree) -> Vec<u32> {
@@ -419,62 +328,61 @@ mod tests {
 
     #[test]
     fn descendants_are_found_for_any_order_of_pids() {
-        let (_folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (10, 60, 9), (60, 50, 7), (99, 1, 8)]);
-        let mut tree = Tree::new(&root, 50, true, None, Vec::new());
-        update(&mut tree, &root, &pids, None).unwrap();
+        let (_folder, root) = host(&[(1, 0, 1), (50, 1, 5), (10, 60, 9), (60, 50, 7), (99, 1, 8)]);
+        let mut tree = Tree::new(&root, 50, true, None);
+        update(&mut tree, &root);
         assert_eq!(pids_of(&tree), [10, 50, 60]);
     }
 
     #[test]
     fn known_orphan_stays_a_member_and_orphan_of_the_subreaper_becomes_one() {
-        let (_folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 7)]);
-        let mut tree = Tree::new(&root, 50, true, Some(7), Vec::new());
-        update(&mut tree, &root, &pids, None).unwrap();
-        let (_folder, later, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 7), (70, 7, 20), (80, 1, 21)]);
-        update(&mut tree, &later, &pids, None).unwrap();
+        let (_folder, root) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 7)]);
+        let mut tree = Tree::new(&root, 50, true, Some(7));
+        update(&mut tree, &root);
+        let (_folder, later) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 7), (70, 7, 20), (80, 1, 21)]);
+        update(&mut tree, &later);
         assert_eq!(pids_of(&tree), [50, 60, 70]);
     }
 
     #[test]
     fn unreadable_member_keeps_its_values_and_unreadable_other_process_is_ignored() {
-        let (folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 7), (99, 1, 8)]);
-        let mut tree = Tree::new(&root, 50, true, None, Vec::new());
+        let (folder, root) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 7), (99, 1, 8)]);
+        let mut tree = Tree::new(&root, 50, true, None);
         let close = |pid: u32| {
             // A folder can be opened, but reading it fails.
             let stat = folder.path().join(format!("proc/{pid}/stat"));
             fs::remove_file(&stat).and_then(|()| fs::create_dir(&stat)).unwrap();
         };
         close(99);
-        update(&mut tree, &root, &pids, None).unwrap();
+        update(&mut tree, &root);
         assert!(!tree.is_blind());
         close(60);
-        update(&mut tree, &root, &pids, None).unwrap();
+        update(&mut tree, &root);
         assert!(tree.is_blind());
         assert_eq!(pids_of(&tree), [50, 60]);
     }
 
     #[test]
     fn reused_pid_is_another_process() {
-        let (_folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 7)]);
-        let mut tree = Tree::new(&root, 50, true, None, Vec::new());
-        update(&mut tree, &root, &pids, None).unwrap();
-        let (_folder, later, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 30)]);
-        update(&mut tree, &later, &pids, None).unwrap();
+        let (_folder, root) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 7)]);
+        let mut tree = Tree::new(&root, 50, true, None);
+        update(&mut tree, &root);
+        let (_folder, later) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 30)]);
+        update(&mut tree, &later);
         assert_eq!(pids_of(&tree), [50]);
-        let (_folder, last, pids) = host(&[(1, 0, 1), (50, 1, 40)]);
-        update(&mut tree, &last, &pids, None).unwrap();
+        let (_folder, last) = host(&[(1, 0, 1), (50, 1, 40)]);
+        update(&mut tree, &last);
         assert_eq!(pids_of(&tree), [0_u32; 0]);
     }
 
     #[test]
-    fn all_processes_are_read_again_when_pids_may_have_been_reused() {
-        let (_folder, root, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 1, 7)]);
-        let mut tree = Tree::new(&root, 50, true, None, Vec::new());
-        update(&mut tree, &root, &pids, Some(100)).unwrap();
-        let (_folder, later, pids) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 30)]);
-        update(&mut tree, &later, &pids, Some(200)).unwrap();
-        assert_eq!(pids_of(&tree), [50], "60 was known and not a member");
-        update(&mut tree, &later, &pids, Some(200 + 16_384)).unwrap();
+    fn thread_of_a_member_is_not_a_member() {
+        let (folder, root) = host(&[(1, 0, 1), (50, 1, 5), (60, 50, 7), (61, 50, 7)]);
+        let fields = "0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 7 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0";
+        let stat = format!("61 (a b) S 50 61 1 {fields} -1 0\n");
+        fs::write(folder.path().join("proc/61/stat"), stat).unwrap();
+        let mut tree = Tree::new(&root, 50, true, None);
+        update(&mut tree, &root);
         assert_eq!(pids_of(&tree), [50, 60]);
     }
 }

@@ -80,7 +80,7 @@ impl MachineProbe {
 
     /// Reads only the process list and the fork counter.
     pub fn list_processes(&mut self, at: Moment, snapshot: &mut Snapshot) {
-        snapshot.reset(at);
+        *snapshot = Snapshot { at, ..Snapshot::default() };
         for source in &mut self.sources.processes {
             read_one(source.as_mut(), &self.root, snapshot);
         }

@@ -15,8 +15,6 @@ pub struct MachineCpu {
     pub system_ns: u64,
     /// Time that the hypervisor gave to other machines; `None` if the system does not count it.
     pub steal_ns: Option<u64>,
-    /// Number of processes and threads created since boot; `None` if the system does not count them.
-    pub forks: Option<u64>,
     /// Number of online CPUs.
     pub cpus: u32,
 }
@@ -94,8 +92,8 @@ pub struct Pressure {
 #[derive(Debug, Default)]
 pub struct Snapshot {
     pub at: Moment,
-    /// Pids of all processes of the machine, in ascending order.
-    pub pids: Option<Vec<u32>>,
+    /// Number of processes of the machine.
+    pub processes: Option<u64>,
     pub cpu: Option<MachineCpu>,
     /// Times of each CPU. Empty on machines without steal time, because only the steal calculation needs them.
     pub single_cpus: Vec<SingleCpu>,
@@ -113,19 +111,6 @@ pub struct Snapshot {
     pub cgroup_memory_bytes: Option<u64>,
     /// Sources that failed, by name.
     pub failures: Vec<(&'static str, SourceError)>,
-}
-
-impl Snapshot {
-    /// Clears all fields for the next sample and keeps the buffer of `pids`.
-    pub fn reset(&mut self, at: Moment) {
-        let pids = self.pids.take().map(|mut pids| {
-            pids.clear();
-            pids
-        });
-        *self = Self { at, ..Self::default() };
-        // The old pids stay in the buffer: a source overwrites them before `pids` is used.
-        self.pids = pids.filter(|pids| pids.capacity() > 0);
-    }
 }
 
 #[cfg(test)]

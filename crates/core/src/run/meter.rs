@@ -48,7 +48,9 @@ impl Meter {
         self.engine.wait_for_gpus();
         let at = Moment::now();
         let missed = self.grid.as_mut().map_or(0, |grid| grid.take(at.monotonic_ns));
-        self.engine.tick(at, missed, false)
+        let row = self.engine.tick(at, missed, false);
+        self.engine.drop_notes();
+        row
     }
 
     /// Reads a new baseline and puts the rows on the grid `start_time_s + n × interval` (Unix seconds). Usage before

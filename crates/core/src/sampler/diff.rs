@@ -34,8 +34,9 @@ impl Usage {
     /// time that the baseline took.
     pub fn add(&mut self, within: ReadWindow, cpu_ns: u64, counter: Counter) -> Option<f64> {
         let at_ns = within.end_ns;
-        // Keep the newest point that is old enough for a stepping counter, and all newer points.
-        while self.points.get(1).is_some_and(|(then_ns, _)| at_ns.saturating_sub(*then_ns) >= STEADY_NS) {
+        // Keep the newest point that is old enough for a stepping counter, and all newer points. Twice the minimum time
+        // span, if there are earlier rows: user and system time of reaped children may step at the same time.
+        while self.points.get(1).is_some_and(|(then_ns, _)| at_ns.saturating_sub(*then_ns) >= 2 * STEADY_NS) {
             self.points.pop_front();
         }
         let (oldest, last) = (self.points.front().copied(), self.points.back().copied());
@@ -48,11 +49,10 @@ impl Usage {
         let is_steady = |(then_ns, _): &&(u64, u64)| at_ns.saturating_sub(*then_ns) >= steady_ns;
         let from = match counter {
             Counter::Exact => last,
-            // For `ExactNow`, this read is exact, and so is the oldest point if it is the start of the job.
-            Counter::ExactNow | Counter::Stepping => oldest,
-            Counter::Clocks | Counter::ClocksNow => {
-                self.points.iter().rev().find(is_steady).copied().or(oldest)
-            }
+            // The end of the job adds the parts of clock ticks that earlier rows lack. For `ExactNow`, the oldest point
+            // is exact too if it is the start of the job.
+            Counter::ExactNow | Counter::ClocksNow | Counter::Stepping => oldest,
+            Counter::Clocks => self.points.iter().rev().find(is_steady).copied().or(oldest),
         };
         self.points.push_back((within.begin_ns, cpu_ns));
         let (then_ns, before_ns) = from?;
@@ -143,7 +143,7 @@ fn set_machine(set: &mut impl FnMut(Metric, Option<f64>), before: &Sample, after
         growth(before.machine.cpu.as_ref().and_then(get), after.machine.cpu.as_ref().and_then(get))
             .map(|ns| ns / 1e9)
     };
-    set(Metric::Processes, after.machine.pids.as_ref().map(|pids| count(pids.len() as u64)));
+    set(Metric::Processes, after.machine.processes.map(count));
     set(Metric::SystemUtime, cpu(|cpu| Some(cpu.user_ns)));
     set(Metric::SystemStime, cpu(|cpu| Some(cpu.system_ns)));
     set(Metric::Steal, cpu(|cpu| cpu.steal_ns));

@@ -128,8 +128,7 @@ impl Engine {
         if !self.config.track_processes {
             return;
         }
-        let known = self.before.machine.pids.clone().unwrap_or_default();
-        self.job = Some(job::track(&self.machine, LaunchedJob { pid, config: &self.config, known, counter }));
+        self.job = Some(job::track(&self.machine, LaunchedJob { pid, config: &self.config, counter }));
         self.sample_job();
         self.ask_gpus();
     }
@@ -276,6 +275,11 @@ impl Engine {
                 self.notes.push(format!("{source}: {}", crate::error::with_causes(error)));
             }
         }
+    }
+
+    /// Drops the notes, for a caller that does not publish them.
+    pub(crate) fn drop_notes(&mut self) {
+        self.notes.clear();
     }
 
     pub(crate) fn publish_notes(&mut self, progress: &Progress) {

@@ -25,11 +25,12 @@ const IDLE_PAUSE_NS: u64 = 2_000_000_000;
 /// The longest pause if memory is not followed between rows. Then samples between rows are taken only before the first
 /// row, and in intervals longer than this.
 const LONGEST_PAUSE_NS: u64 = 10_000_000_000;
-/// A pause is at least this many times the CPU time of the sample before it.
-const PAUSE_PER_COST: u64 = 125;
+/// A pause is at least this many times the CPU time of a sample, the cheaper of the last two.
+const PAUSE_PER_COST: u64 = 200;
 
 /// Runs until the last row.
 pub(crate) fn run(engine: Engine, target: Target, progress: &Progress, sinks: Vec<Box<dyn Sink>>) {
+    let _ended = EndOnPanic(progress);
     let mut sampler = SamplingThread::new(engine, target, progress, sinks);
     let state = loop {
         if let ControlFlow::Break(state) = sampler.step() {
@@ -37,6 +38,18 @@ pub(crate) fn run(engine: Engine, target: Target, progress: &Progress, sinks: Ve
         }
     };
     progress.set_state(state);
+}
+
+/// Ends the recording if the sampling thread panics, so that nothing waits for it for ever.
+struct EndOnPanic<'p>(&'p Progress);
+
+impl Drop for EndOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.note("the sampling thread failed; rows after that are missing".to_owned());
+            self.0.set_state(State::Stopped);
+        }
+    }
 }
 
 struct SamplingThread<'p> {
@@ -58,6 +71,7 @@ struct Pace {
     pause_ns: u64,
     next_ns: u64,
     is_memory_followed: bool,
+    last_cost_ns: u64,
 }
 
 impl Pace {
@@ -71,7 +85,8 @@ impl Pace {
             MemoryActivity::Idle => doubled_ns.min(IDLE_PAUSE_NS),
             MemoryActivity::NotFollowed => doubled_ns.min(LONGEST_PAUSE_NS),
         };
-        self.next_ns = now_ns + self.pause_ns.max(cost_ns.saturating_mul(PAUSE_PER_COST));
+        let usual_cost_ns = cost_ns.min(std::mem::replace(&mut self.last_cost_ns, cost_ns));
+        self.next_ns = now_ns + self.pause_ns.max(usual_cost_ns.saturating_mul(PAUSE_PER_COST));
     }
 }
 
@@ -97,6 +112,7 @@ impl<'p> SamplingThread<'p> {
                 pause_ns: FIRST_PAUSE_NS,
                 next_ns: start.monotonic_ns + FIRST_PAUSE_NS,
                 is_memory_followed: engine.config.memory_between_rows,
+                last_cost_ns: 0,
             },
             held_back: None,
             first_interval_end_ns: start.monotonic_ns + engine.interval_ns(),

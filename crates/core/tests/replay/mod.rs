@@ -25,7 +25,7 @@ pub fn rows(folder: &Path, pid: u32, config: &Config) -> Vec<Row> {
     ticks.sort();
     let root_of = |tick: &Path| Arc::new(Root::recorded(tick).unwrap());
     let first = root_of(&ticks[0]);
-    let mut job = Job::new(&first, pid, config, None, Vec::new(), None);
+    let mut job = Job::new(&first, pid, config, None, None);
     let mut gpus = Reader::open(&first);
     let mut figures = Figures::default();
     let (mut process, mut system) = (Usage::default(), Usage::default());

@@ -17,6 +17,8 @@ mod estimate;
 mod neighbours;
 mod pass;
 mod process;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -32,6 +34,7 @@ use crate::probe::procfs::{KeptFile, borrows_memory, parse_meminfo};
 const CHANGING_KIB: i64 = 1024;
 /// A level of this age still shows the memory of a job that ends. Samples of a job that runs are at most this far apart.
 const RECENT_NS: u64 = 300_000_000;
+
 /// Neighbours are looked for at most this often.
 const NEIGHBOURS_NS: u64 = 500_000_000;
 
@@ -62,8 +65,8 @@ pub enum Effort {
 pub struct Memory {
     /// In ascending order of pid.
     processes: Vec<Process>,
-    /// Anonymous pages of each family.
-    families: BTreeMap<Family, FamilyPages>,
+    /// Bounds of the distinct anonymous pages of each family.
+    families: BTreeMap<Family, Range>,
     anon: Estimate,
     mapped: Estimate,
     /// Mapped pages of one process that count less than once in PSS, since processes outside the job have them too.
@@ -81,15 +84,6 @@ pub struct Memory {
     buffer: Vec<u8>,
 }
 
-/// Bounds of the distinct anonymous pages of a family.
-#[derive(Clone, Copy, Debug, Default)]
-struct FamilyPages {
-    range: Range,
-    /// Whether all processes with these pages are part of the job. Otherwise its first process is a forked child of a
-    /// process outside.
-    is_complete: bool,
-}
-
 impl Memory {
     /// Takes a sample of all live members; returns whether memory is changing.
     pub fn sample(&mut self, root: &Root, members: &[Member], now_ns: u64, effort: Effort) -> bool {
@@ -98,38 +92,37 @@ impl Memory {
         if self.processes.is_empty() {
             return false;
         }
-        let then_kib = self.level.map(|level| signed(level.memory_kib));
-        let has_changed = self.follow(&before);
-        self.count(root, &before, now_ns);
+        let (anon, mapped) = self.bounds(&before);
+        let (machine_anon_kib, machine_mapped_kib) = self.machine_kib(root);
+        self.anon.follow(anon, machine_anon_kib, now_ns);
+        self.mapped.follow(mapped, machine_mapped_kib, now_ns);
         self.budget.save(now_ns);
         self.find_neighbours(root, now_ns);
         if self.wants_pass(effort, now_ns) {
             self.pass(root, now_ns);
         }
-        let faulted =
-            |processes: &[Process]| processes.iter().map(|process| process.faulted_kib).sum::<i64>();
-        let is_changing = before.len() != self.processes.len()
-            || (faulted(&self.processes) - faulted(&before)).abs() > CHANGING_KIB;
         if self.budget.has_passed() {
             let sum = |of: fn(&Process) -> u64| self.processes.iter().map(of).fold(0, u64::saturating_add);
             let memory_kib = unsigned(self.kib());
             let rss_kib = sum(|process| unsigned(process.rss_kib()));
-            self.level = Some(Level { memory_kib, rss_kib, swap_kib: sum(|process| process.swap_kib) });
-            self.mean.add(now_ns, memory_kib);
+            let level = Level { memory_kib, rss_kib, swap_kib: sum(|process| process.swap_kib) };
             self.prove_peak(memory_kib);
-            if let Some(then_kib) = then_kib.filter(|_| has_changed) {
-                let risen_kib = risen_kib(&before, &self.processes, then_kib, signed(memory_kib));
-                self.prove_peak(unsigned(risen_kib));
+            if let Some(then) = self.level.replace(level) {
+                let levels_kib = [then.memory_kib, memory_kib].map(signed);
+                self.prove_peak(unsigned(risen_kib(&before, &self.processes, levels_kib)));
             }
+            self.mean.add(now_ns, memory_kib);
         }
-        is_changing
+        let faulted_kib = |processes: &[Process]| processes.iter().map(|one| one.faulted_kib).sum::<i64>();
+        before.len() != self.processes.len()
+            || (faulted_kib(&self.processes) - faulted_kib(&before)).abs() > CHANGING_KIB
     }
 
     /// Takes a sample of a job in which no process has run since the last sample.
     pub fn sample_idle(&mut self, root: &Root, now_ns: u64) {
         let (anon_kib, mapped_kib) = self.machine_kib(root);
-        self.anon.advance(self.anon.range, Range::ZERO, anon_kib, now_ns);
-        self.mapped.advance(self.mapped.range, Range::ZERO, mapped_kib, now_ns);
+        self.anon.follow(self.anon.range(), anon_kib, now_ns);
+        self.mapped.follow(self.mapped.range(), mapped_kib, now_ns);
         if let Some(level) = self.level {
             self.mean.add(now_ns, level.memory_kib);
             self.prove_peak(level.memory_kib);
@@ -153,81 +146,61 @@ impl Memory {
             .collect()
     }
 
-    /// Updates the bounds of each process and of each family; returns whether anything has changed.
-    fn follow(&mut self, before: &[Process]) -> bool {
-        let is_new = |process: &Process| process.same_in(before).is_none();
-        let has_moved = |process: &Process| {
-            process.same_in(before).is_none_or(|old| {
-                (old.faulted_kib, old.rss_kib()) != (process.faulted_kib, process.rss_kib())
-            })
-        };
-        if before.len() == self.processes.len() && !self.processes.iter().any(has_moved) {
-            return false;
-        }
-        // A new forked child shares all pages with its parent, or with a relative if its parent has ended.
-        let mut inherited = BTreeMap::new();
-        let mut parents: Vec<u32> = Vec::new();
-        for new in self.processes.iter().filter(|new| new.is_forked && is_new(new)) {
-            let relatives = || {
-                before
-                    .iter()
-                    .chain(&self.processes)
-                    .filter(|one| one.family == new.family && one.pid != new.pid)
-            };
-            inherited.insert(new.pid, relatives().map(|one| one.anon_kib).max().unwrap_or(0));
-            let has_parent = relatives().any(|one| one.pid == new.ppid);
-            parents.push(new.pid);
-            parents.extend(relatives().map(|one| one.pid).filter(|pid| !has_parent || *pid == new.ppid));
-        }
+    /// Updates the bounds of each process and of each family; returns those of all anonymous and of all mapped pages.
+    fn bounds(&mut self, before: &[Process]) -> (Range, Range) {
+        let inherited = self.share_with_new_children(before);
         let is_alone = before.len() == 1 && self.processes.len() == 1;
         let then = std::mem::take(&mut self.families);
+        let mut mapped = self.mapped.range();
+        // Bounds that hold whatever was read before: the largest process of a family, and the sum of all.
+        let mut sizes: BTreeMap<Family, Range> = BTreeMap::new();
+        let mut mapped_sizes = Range { low: -self.shared_outside_kib, high: 0 };
         for process in &mut self.processes {
-            if parents.contains(&process.pid) {
-                process.shared_kib = process.anon_kib;
-            }
+            let old = process.same_in(before);
             let inherited_kib = inherited.get(&process.pid).copied().unwrap_or(0);
-            process.compare(process.same_in(before), inherited_kib, is_alone);
-            let known = then.get(&process.family).copied().unwrap_or_default();
-            let family = self.families.entry(process.family).or_insert(known);
-            family.is_complete |= !process.is_forked || find(before, process.ppid).is_some();
-            family.range = family.range + process.anon_growth;
+            let (anon_growth, mapped_growth) = process.follow(old, inherited_kib, is_alone);
+            let family = self.families.entry(process.family);
+            let family = family.or_insert_with(|| then.get(&process.family).copied().unwrap_or_default());
+            *family = *family + anon_growth;
+            mapped = mapped + mapped_growth;
+            let size = sizes.entry(process.family).or_default();
+            size.high += process.anon_kib;
+            // A forked child may share pages with processes outside the job.
+            size.low = size.low.max(if process.is_forked { 0 } else { process.anon_kib });
+            mapped_sizes.high += process.mapped_kib;
+            mapped_sizes.low = mapped_sizes.low.max(process.mapped_kib - self.shared_outside_kib);
         }
         for ended in before.iter().filter(|process| process.same_in(&self.processes).is_none()) {
+            let (anon_growth, mapped_growth) = ended.growth_by_end();
             if let Some(family) = self.families.get_mut(&ended.family) {
-                family.range = family.range + ended.growth_by_end().0;
+                *family = *family + anon_growth;
             }
-        }
-        let mut sizes: BTreeMap<Family, Range> = BTreeMap::new();
-        for process in &self.processes {
-            let size = sizes.entry(process.family).or_default();
-            *size = Range { low: size.low.max(process.anon_kib), high: size.high + process.anon_kib };
+            mapped = mapped + mapped_growth;
         }
         for (family, size) in sizes {
-            if let Some(family) = self.families.get_mut(&family) {
-                let low = if family.is_complete { size.low } else { 0 };
-                family.range = family.range.within(Range { low, high: size.high });
-            }
+            self.families.entry(family).and_modify(|range| *range = range.within(size));
         }
-        true
+        (self.anon_range(), mapped.within(mapped_sizes))
     }
 
-    /// Chooses the amounts within their bounds by the counters of the machine.
-    fn count(&mut self, root: &Root, before: &[Process], now_ns: u64) {
-        let (mut anon, mut mapped) = (Range::ZERO, Range::ZERO);
-        for process in &self.processes {
-            anon = anon + process.anon_growth;
-            mapped = mapped + process.mapped_growth;
+    /// A new forked child shares all pages with its parent, or with any relative if its parent has ended. Returns the
+    /// anonymous pages that each new child inherited.
+    fn share_with_new_children(&mut self, before: &[Process]) -> BTreeMap<u32, i64> {
+        let mut inherited = BTreeMap::new();
+        let mut sharing: Vec<u32> = Vec::new();
+        let is_new = |process: &&Process| process.is_forked && process.same_in(before).is_none();
+        for new in self.processes.iter().filter(is_new) {
+            let all = before.iter().chain(&self.processes);
+            let relatives = || all.clone().filter(|one| one.family == new.family && one.pid != new.pid);
+            inherited.insert(new.pid, relatives().map(|one| one.anon_kib).max().unwrap_or(0));
+            let has_parent = relatives().any(|one| one.pid == new.ppid);
+            sharing.push(new.pid);
+            sharing.extend(relatives().map(|one| one.pid).filter(|pid| !has_parent || *pid == new.ppid));
         }
-        for ended in before.iter().filter(|process| process.same_in(&self.processes).is_none()) {
-            anon = anon + ended.growth_by_end().0;
-            mapped = mapped + ended.growth_by_end().1;
+        for process in self.processes.iter_mut().filter(|process| sharing.contains(&process.pid)) {
+            process.shared_kib = process.anon_kib;
         }
-        let sum_kib = self.processes.iter().map(|process| process.mapped_kib).sum();
-        let bounds =
-            Range { low: (self.largest_mapped_kib() - self.shared_outside_kib).max(0), high: sum_kib };
-        let (anon_kib, mapped_kib) = self.machine_kib(root);
-        self.anon.advance(self.anon_range(), anon, anon_kib, now_ns);
-        self.mapped.advance((self.mapped.range + mapped).within(bounds), mapped, mapped_kib, now_ns);
+        inherited
     }
 
     fn kib(&self) -> i64 {
@@ -235,11 +208,7 @@ impl Memory {
     }
 
     fn anon_range(&self) -> Range {
-        self.families.values().fold(Range::ZERO, |sum, family| sum + family.range)
-    }
-
-    fn largest_mapped_kib(&self) -> i64 {
-        self.processes.iter().map(|process| process.mapped_kib).max().unwrap_or(0)
+        self.families.values().fold(Range::default(), |sum, family| sum + *family)
     }
 
     /// Anonymous pages of the machine without its large neighbours, and mapped pages of the machine.
@@ -253,7 +222,7 @@ impl Memory {
     /// If the counter is disturbed: looks for the processes that disturb it.
     fn find_neighbours(&mut self, root: &Root, now_ns: u64) {
         let was_tried = now_ns.saturating_sub(self.neighbours_at_ns) < NEIGHBOURS_NS;
-        if !self.anon.is_disturbed(now_ns) || was_tried || !self.budget.is_positive() {
+        if !self.anon.is_distrusted(now_ns) || was_tried || !self.budget.is_positive() {
             return;
         }
         self.neighbours_at_ns = now_ns;
@@ -336,6 +305,11 @@ impl Mean {
     }
 }
 
+/// CPU time of this thread so far. On a busy machine, the duration of a pass is longer than its CPU time.
+fn spent_ns() -> u64 {
+    crate::os::thread_cpu_ns().unwrap_or(0)
+}
+
 fn page_kib() -> i64 {
     i64::try_from(rustix::param::page_size() / 1024).unwrap_or(4)
 }
@@ -346,9 +320,4 @@ fn signed(number: u64) -> i64 {
 
 fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
-}
-
-/// CPU time of this thread so far. On a busy machine, the duration of a pass is longer than its CPU time.
-fn spent_ns() -> u64 {
-    crate::os::thread_cpu_ns().unwrap_or(0)
 }

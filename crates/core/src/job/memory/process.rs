@@ -32,9 +32,6 @@ pub(super) struct Process {
     pub shared_kib: i64,
     pub peak_rss_kib: i64,
     pub swap_kib: u64,
-    /// Growth of distinct anonymous and mapped pages since the last sample.
-    pub anon_growth: Range,
-    pub mapped_growth: Range,
     /// Upper bounds of what was added since the last pass: copies of shared pages, and mapped pages.
     pub copied_kib: i64,
     pub added_kib: i64,
@@ -89,7 +86,7 @@ impl Process {
     }
 
     const fn unchanged(&self, member: &Member) -> Self {
-        Self { stat_at: member.read_at, anon_growth: Range::ZERO, mapped_growth: Range::ZERO, ..*self }
+        Self { stat_at: member.read_at, ..*self }
     }
 
     pub(super) const fn rss_kib(&self) -> i64 {
@@ -105,8 +102,14 @@ impl Process {
         find(others, self.pid).filter(is_same)
     }
 
-    /// Bounds of the growth since `old`. A new forked child has `inherited_kib` of its relatives.
-    pub(super) fn compare(&mut self, old: Option<&Self>, inherited_kib: i64, is_alone: bool) {
+    /// Bounds of the growth of distinct anonymous and mapped pages since `old`. A new forked child has `inherited_kib` of
+    /// its relatives.
+    pub(super) fn follow(
+        &mut self,
+        old: Option<&Self>,
+        inherited_kib: i64,
+        is_alone: bool,
+    ) -> (Range, Range) {
         let then = old.copied().unwrap_or_default();
         let faulted_kib = self.faulted_kib - then.faulted_kib;
         let grown_kib = match old {
@@ -117,21 +120,20 @@ impl Process {
         // the size of the process.
         let freed_kib = (-grown_kib).clamp(0, then.shared_kib);
         let copied_kib = (faulted_kib - grown_kib.max(0)).clamp(0, self.shared_kib);
-        self.anon_growth = Range { low: grown_kib, high: grown_kib + freed_kib + copied_kib };
+        let anon_growth = Range { low: grown_kib, high: grown_kib + freed_kib + copied_kib };
         self.copied_kib = (self.copied_kib + copied_kib).min(self.shared_kib);
 
         let grown_kib = self.mapped_kib - then.mapped_kib;
         if is_alone && old.is_some() {
-            self.mapped_growth = Range::at(grown_kib);
-            return;
+            return (anon_growth, Range::at(grown_kib));
         }
         // Another process may have mapped the same pages. In the same time, the process may have unmapped pages.
         let faulted_kib = faulted_kib - (self.anon_kib - then.anon_kib).max(0);
         let least_kib = grown_kib.max(0);
         let added_kib =
             faulted_kib.max(0).saturating_mul(FAULT_AROUND).clamp(least_kib, self.mapped_kib.max(least_kib));
-        self.mapped_growth = Range { low: -(added_kib - grown_kib).min(then.mapped_kib), high: added_kib };
         self.added_kib = (self.added_kib + added_kib).min(self.mapped_kib);
+        (anon_growth, Range { low: -(added_kib - grown_kib).min(then.mapped_kib), high: added_kib })
     }
 
     /// Bounds of the growth of distinct anonymous and mapped pages by the end of this process.
@@ -152,7 +154,7 @@ pub(super) fn find(processes: &[Process], pid: u32) -> Option<&Process> {
 /// A mark proves a peak in this interval only if it rose between the two samples, or if the process is new. The memory
 /// of the other processes is known at both samples. The smaller sum is used, since memory may have moved from one
 /// process to another.
-pub(super) fn risen_kib(before: &[Process], now: &[Process], then_kib: i64, now_kib: i64) -> i64 {
+pub(super) fn risen_kib(before: &[Process], now: &[Process], [then_kib, now_kib]: [i64; 2]) -> i64 {
     let risen = |process: &Process| {
         let (rss_kib, mark_kib, inherited_kib) = match process.same_in(before) {
             Some(old) => (old.rss_kib(), old.peak_rss_kib, 0),
@@ -180,8 +182,8 @@ mod tests {
 
     fn anon_growth(old: Option<Process>, now: Process, inherited_kib: i64) -> (i64, i64) {
         let mut now = now;
-        now.compare(old.as_ref(), inherited_kib, false);
-        (now.anon_growth.low, now.anon_growth.high)
+        let (anon, _) = now.follow(old.as_ref(), inherited_kib, false);
+        (anon.low, anon.high)
     }
 
     #[test]
@@ -209,7 +211,7 @@ mod tests {
         assert_eq!(anon_growth(None, child(400, 3), 400), (0, 3));
         assert_eq!(anon_growth(None, child(420, 20), 400), (20, 20));
         let mut copied = child(400, 50);
-        copied.compare(None, 400, false);
+        copied.follow(None, 400, false);
         assert_eq!(copied.growth_by_end().0, Range { low: -400, high: -50 }, "its copies end with it");
     }
 
@@ -217,8 +219,8 @@ mod tests {
     fn mapped_pages_are_exact_for_one_process_and_may_be_shared_among_several() {
         let mapped = |mapped_kib, faulted_kib| Process { mapped_kib, faulted_kib, ..process(1, 0, 0) };
         let growth = |old: Process, mut now: Process, is_alone| {
-            now.compare(Some(&old), 0, is_alone);
-            (now.mapped_growth.low, now.mapped_growth.high)
+            let (_, mapped) = now.follow(Some(&old), 0, is_alone);
+            (mapped.low, mapped.high)
         };
         assert_eq!(growth(mapped(10, 0), mapped(170, 10), true), (160, 160));
         assert_eq!(growth(mapped(10, 0), mapped(170, 10), false), (0, 160));
@@ -233,7 +235,7 @@ mod tests {
     fn only_marks_that_rose_count_and_marks_are_not_summed() {
         let at = |pid, rss, mark| Process { peak_rss_kib: mark, ..process(pid, rss, 0) };
         let before = [at(1, 100, 900), at(2, 100, 200)];
-        let risen = |now: &[Process]| risen_kib(&before, now, 200, now.iter().map(Process::rss_kib).sum());
+        let risen = |now: &[Process]| risen_kib(&before, now, [200, now.iter().map(Process::rss_kib).sum()]);
         assert_eq!(risen(&[at(1, 100, 900), at(2, 100, 200)]), 0, "old marks");
         assert_eq!(risen(&[at(1, 100, 900), at(2, 100, 700)]), 800);
         assert_eq!(risen(&[at(1, 400, 1_000), at(2, 150, 700)]), 1_100, "the larger, not the sum");
@@ -241,7 +243,7 @@ mod tests {
         let child = Process { is_forked: true, ppid: 1, ..at(3, 15, 900) };
         assert_eq!(risen(&[at(1, 100, 900), at(2, 100, 200), child]), 0, "the mark of its parent");
         assert_eq!(
-            risen_kib(&[at(1, 15, 15)], &[at(1, 15, 614), at(2, 600, 600)], 15, 615),
+            risen_kib(&[at(1, 15, 15)], &[at(1, 15, 614), at(2, 600, 600)], [15, 615]),
             615,
             "memory that moved"
         );

@@ -350,7 +350,9 @@ pub(super) fn attach(
 }
 
 pub(super) fn track(table: &Table, launched: LaunchedJob<'_>) -> Box<dyn TrackedJob> {
-    let LaunchedJob { pid, config, known, counter } = launched;
-    let reaper = Reaper { pid: std::process::id(), known };
+    let LaunchedJob { pid, config, counter } = launched;
+    // The table was last updated before the job started.
+    let known = table.with(|system| system.processes().keys().map(|pid| pid.as_u32()).collect());
+    let reaper = Reaper { pid: std::process::id(), known: known.unwrap_or_default() };
     Box::new(Job::new(table, pid, config.children).launched_by(reaper, counter))
 }

@@ -169,6 +169,12 @@ impl Root {
         found.ok().map(|found| found.st_nlink)
     }
 
+    /// Whether a file of `/proc` is the kernel's: LXC mounts files of its own over some of them.
+    pub fn is_genuine(&self, path: &str) -> bool {
+        let device = |path: &str| rustix::fs::stat(path).ok().map(|found| found.st_dev);
+        self.is_recorded() || device(path) == device("/proc")
+    }
+
     /// Whether two processes share one address space; false if the kernel refuses the question.
     pub fn share_memory(&self, pid: u32, other_pid: u32) -> bool {
         !self.is_recorded() && os::share_memory(pid, other_pid)

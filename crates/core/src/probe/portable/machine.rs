@@ -32,11 +32,7 @@ impl Source for ProcessesSource {
 
     fn read(&mut self, _root: &Root, snapshot: &mut Snapshot) -> Result<(), SourceError> {
         self.0.refresh()?;
-        let mut pids = snapshot.pids.take().unwrap_or_default();
-        pids.clear();
-        self.0.with(|system| pids.extend(system.processes().keys().map(|pid| pid.as_u32())))?;
-        pids.sort_unstable();
-        snapshot.pids = Some(pids);
+        snapshot.processes = Some(self.0.with(|system| system.processes().len() as u64)?);
         Ok(())
     }
 }

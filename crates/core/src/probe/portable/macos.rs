@@ -32,7 +32,6 @@ pub fn machine_cpu() -> Result<MachineCpu, SourceError> {
         user_ns: user.saturating_add(nice).saturating_mul(TICK_NS),
         system_ns: system.saturating_mul(TICK_NS),
         steal_ns: None,
-        forks: None,
         // Rates are capped at the number of CPUs. If that number is unknown, the cap must not apply.
         cpus: cpus.unwrap_or(u32::MAX),
     })

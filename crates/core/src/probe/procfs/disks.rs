@@ -1,7 +1,7 @@
 //! Traffic of whole disks, from `/proc/diskstats` and `/sys/block`.
 //!
-//! Partitions and dm, md and loop devices are excluded, because the disk below them counts the same bytes. RAM disks
-//! are excluded because they are not storage.
+//! Partitions, dm, md and loop devices and volumes of ZFS are excluded, because the disk below them counts the same bytes.
+//! RAM disks are excluded because they are not storage.
 
 use super::{KeptFile, Picks, SECTOR_BYTES, parse_diskstats, unparsed};
 use crate::error::SourceError;
@@ -41,7 +41,7 @@ impl Source for DisksSource {
 }
 
 fn is_whole_disk(root: &Root, name: &str) -> bool {
-    if ["loop", "ram", "zram"].iter().any(|kind| is_numbered(name, kind)) {
+    if ["loop", "ram", "zram", "zd"].iter().any(|kind| is_numbered(name, kind)) {
         return false;
     }
     // sysfs writes `!` for the slash in a device name such as `cciss/c0d0`.
@@ -57,4 +57,22 @@ fn is_whole_disk(root: &Root, name: &str) -> bool {
 fn is_numbered(name: &str, kind: &str) -> bool {
     name.strip_prefix(kind)
         .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn volume_of_zfs_is_no_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("proc")).unwrap();
+        for name in ["sda", "zd0", "zd16"] {
+            fs::create_dir_all(folder.path().join("sys/block").join(name)).unwrap();
+        }
+        let root = Root::recorded(folder.path()).unwrap();
+        let whole = ["sda", "zd0", "zd16", "sda1"].map(|name| is_whole_disk(&root, name));
+        assert_eq!(whole, [true, false, false, false]);
+    }
 }

@@ -5,8 +5,9 @@
 use super::text::{fields, number};
 use crate::error::ParseError;
 
-pub fn parse_last_pid(text: &[u8]) -> Result<u64, ParseError> {
-    number("last pid", fields(text).nth(4))
+pub fn parse_last_pid(text: &[u8]) -> Result<u32, ParseError> {
+    let pid = number("last pid", fields(text).nth(4))?;
+    u32::try_from(pid).map_err(|_| ParseError::NotANumber { field: "last pid", text: pid.to_string() })
 }
 
 #[cfg(test)]

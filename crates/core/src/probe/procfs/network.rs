@@ -1,8 +1,10 @@
 //! Network traffic of the machine, from `/proc/net/dev` and `/sys/class/net`.
 //!
 //! Packets of a bridge, bond, VLAN or tunnel also pass through the interface below it, and both ends of a veth pair
-//! count each packet. Only interfaces with a device (hardware or virtio) count. In a container no interface may have a
-//! device: then interfaces count that are not stacked on another interface, and one end of each veth pair.
+//! count each packet. Only interfaces with a device (hardware or virtio) count, and of those only the ones whose master has
+//! no device: on Azure, the interface of the virtual machine counts the packets of its accelerated interface too. In a
+//! container no interface may have a device: then interfaces count that are not stacked on another interface, and one end of
+//! each veth pair.
 
 use super::{KeptFile, Picks, parse_net_dev, unparsed};
 use crate::error::SourceError;
@@ -47,7 +49,13 @@ pub(crate) fn interfaces_that_count(root: &Root, names: &[Box<[u8]>]) -> Vec<boo
     // An alias such as `eth0:1` has no folder in sysfs, and its bytes are counted by `eth0`.
     let is_candidate = |name: &str| name != "lo" && !name.contains(':');
     if names.iter().any(|name| is_candidate(name) && has_hardware(name)) {
-        return names.iter().map(|name| is_candidate(name) && has_hardware(name)).collect();
+        let is_counted_by_master = |name: &str| {
+            let master = root.link(&below(name, "master"));
+            let master = master.as_ref().and_then(|master| master.file_name()?.to_str());
+            master.is_some_and(has_hardware)
+        };
+        let counts = |name: &str| is_candidate(name) && has_hardware(name) && !is_counted_by_master(name);
+        return names.iter().map(|name| counts(name)).collect();
     }
     let index = |name: &str, entry: &str| root.text(&below(name, entry))?.parse::<u32>().ok();
     let indices: Vec<_> = names.iter().map(|name| index(name, "ifindex")).collect();
@@ -70,4 +78,30 @@ pub(crate) fn interfaces_that_count(root: &Root, names: &[Box<[u8]>]) -> Vec<boo
             true
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn interface_whose_master_has_a_device_is_already_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("proc")).unwrap();
+        let net = folder.path().join("sys/class/net");
+        for (name, has_device) in [("eth0", true), ("enP1", true), ("bond0", false), ("eth1", true)] {
+            let own = net.join(name);
+            fs::create_dir_all(&own).unwrap();
+            if has_device {
+                fs::create_dir(own.join("device")).unwrap();
+            }
+        }
+        // Azure's accelerated interface, and an interface of a bond, which has no device of its own.
+        std::os::unix::fs::symlink("../eth0", net.join("enP1/master")).unwrap();
+        std::os::unix::fs::symlink("../bond0", net.join("eth1/master")).unwrap();
+        let root = Root::recorded(folder.path()).unwrap();
+        let names = ["lo", "eth0", "enP1", "bond0", "eth1"].map(|name| Box::from(name.as_bytes()));
+        assert_eq!(interfaces_that_count(&root, &names), [false, true, false, false, true]);
+    }
 }

@@ -38,6 +38,8 @@ pub struct PidStat {
     /// Address-space fingerprint: start of stack and heap. `exec` chooses both at random, and a fork keeps them. `None`
     /// for processes of other users.
     pub fingerprint: Option<(u64, u64)>,
+    /// True if this is a thread of a process, not a process: `/proc` has threads too, but does not list them.
+    pub is_thread: bool,
     /// True if the process ignores SIGCHLD. The kernel then reaps its children and drops their CPU time.
     pub ignores_children: bool,
 }
@@ -85,7 +87,8 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
     let rss_pages = number("rss", field.next())?; // 24
     let start_stack = field.nth(3).and_then(decimal); // 28
     let ignored = field.nth(4).and_then(decimal); // 33
-    let start_brk = field.nth(13).and_then(decimal); // 47
+    let exit_signal = field.nth(4); // 38
+    let start_brk = field.nth(8).and_then(decimal); // 47
     Ok(PidStat {
         state,
         ppid: u32::try_from(ppid)
@@ -104,6 +107,8 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
         size_bytes,
         rss_pages,
         fingerprint: start_stack.zip(start_brk).filter(|(stack, heap)| *stack > 0 && *heap > 0),
+        // Only processes send a signal to their parent when they end.
+        is_thread: exit_signal == Some(b"-1"),
         ignores_children: ignored.is_some_and(|signals| signals & SIGCHLD != 0),
     })
 }

@@ -89,19 +89,20 @@ impl Source for SpaceSource {
 }
 
 fn choose(root: &Root, mounts: &[Mount]) -> Chosen {
-    let may_hang = |mount: &Mount| {
-        mounts.iter().any(|other| {
-            !is_safe(&other.kind)
-                && mount
-                    .mount_point
-                    .strip_prefix(other.mount_point.as_str())
-                    .is_some_and(|rest| rest.starts_with('/'))
+    // A later mount covers an earlier one at the same place.
+    let may_hang = |at: usize, mount: &Mount| {
+        mounts.iter().enumerate().any(|(other_at, other)| {
+            let rest = mount.mount_point.strip_prefix(other.mount_point.as_str());
+            let is_covered = |rest: &str| rest.starts_with('/') || (rest.is_empty() && other_at > at);
+            !is_safe(&other.kind) && rest.is_some_and(is_covered)
         })
     };
+    let safe =
+        || mounts.iter().enumerate().filter(|(at, mount)| !may_hang(*at, mount)).map(|(_, mount)| mount);
     let mut chosen = Chosen::default();
     let mut seen: Vec<&str> = Vec::new();
     let mut sizes: Vec<u64> = Vec::new();
-    for mount in mounts.iter().filter(|mount| !may_hang(mount)) {
+    for mount in safe() {
         if mount.kind == "zfs" {
             let pool = mount.source.split('/').next().unwrap_or_default().to_owned();
             chosen.pools.entry(pool).or_default().push(mount.mount_point.clone());
@@ -119,7 +120,7 @@ fn choose(root: &Root, mounts: &[Mount]) -> Chosen {
         }
     }
     // An overlay reports the sizes of the file system of its upper layer, which may be counted already.
-    for mount in mounts.iter().filter(|mount| mount.kind == "overlay" && !may_hang(mount)) {
+    for mount in safe().filter(|mount| mount.kind == "overlay") {
         if let Ok(space) = root.space(&mount.mount_point)
             && space.total_bytes > 0
             && !sizes.contains(&space.total_bytes)
@@ -194,4 +195,27 @@ pub fn file_systems(root: &Root) -> Result<Vec<(String, DiskSpace)>, SourceError
 /// Name and space of each ZFS pool.
 pub fn zfs_pools(root: &Root) -> Result<Vec<(String, DiskSpace)>, SourceError> {
     Ok(file_systems(root)?.into_iter().filter(|(name, _)| !name.starts_with('/')).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn network_mount_over_a_local_one_is_not_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("proc")).unwrap();
+        fs::write(folder.path().join("statvfs"), "/ 4096 100 50 50\n/data 4096 900 9 9\n/srv 4096 80 8 8\n")
+            .unwrap();
+        let root = Root::recorded(folder.path()).unwrap();
+        let mounts: Vec<Mount> = parse_mountinfo(
+            b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /data rw - ext4 /dev/sdb1 rw\n\
+              3 1 0:50 / /data rw - nfs4 server:/data rw\n4 1 0:51 / /srv rw - fuse.sshfs host: rw\n\
+              5 1 8:3 / /srv rw - xfs /dev/sdc1 rw\n",
+        )
+        .collect::<Result<_, _>>()
+        .unwrap();
+        assert_eq!(choose(&root, &mounts).single, ["/", "/srv"]);
+    }
 }

@@ -1,8 +1,8 @@
-//! `/proc/stat`: CPU time of the machine and the fork counter.
+//! `/proc/stat`: CPU time of the machine.
 //!
 //! In:  the text of the file. Out: [`Stat`] in clock ticks. Field order: `proc_stat(5)`.
 
-use super::text::{decimal, fields, labelled, lines, number};
+use super::text::{decimal, fields, lines, number};
 use crate::error::ParseError;
 use crate::probe::snapshot::{MachineCpu, SingleCpu};
 
@@ -14,8 +14,6 @@ pub struct Stat {
     pub nice_ticks: u64,
     pub system_ticks: u64,
     pub steal_ticks: u64,
-    /// Number of processes and threads created.
-    pub forks: u64,
     /// Number of online CPUs.
     pub cpus: u32,
 }
@@ -28,7 +26,6 @@ impl Stat {
             user_ns: ns(self.user_ticks.saturating_add(self.nice_ticks)),
             system_ns: ns(self.system_ticks),
             steal_ns: Some(ns(self.steal_ticks)),
-            forks: Some(self.forks),
             cpus: self.cpus,
         }
     }
@@ -48,12 +45,14 @@ pub fn parse_stat(text: &[u8]) -> Result<Stat, ParseError> {
     let steal_ticks = all.nth(4).map_or(Ok(0), |steal| number("steal", Some(steal)))?;
     // The first line is the sum of all CPUs; one line per CPU follows.
     let single = lines(text).skip(1).take_while(|line| line.starts_with(b"cpu")).count();
+    if single == 0 {
+        return Err(ParseError::Missing { field: "cpu0" });
+    }
     Ok(Stat {
         user_ticks,
         nice_ticks,
         system_ticks,
         steal_ticks,
-        forks: labelled("processes", text)?.ok_or(ParseError::Missing { field: "processes" })?,
         cpus: u32::try_from(single).unwrap_or(u32::MAX),
     })
 }
@@ -97,10 +96,9 @@ mod tests {
     }
 
     #[test]
-    fn ticks_forks_and_cpus_are_parsed() {
+    fn ticks_and_cpus_are_parsed() {
         let text = b"cpu  10 2 30 400 5 6 7 8 9 10\ncpu0 5 1 15 200 0 0 0 0 0 0\ncpu1 5 1 15 200 0 0 0 0 0 0\nintr 1 2 3\nprocesses 77\n";
-        let stat =
-            Stat { user_ticks: 10, nice_ticks: 2, system_ticks: 30, steal_ticks: 8, forks: 77, cpus: 2 };
+        let stat = Stat { user_ticks: 10, nice_ticks: 2, system_ticks: 30, steal_ticks: 8, cpus: 2 };
         assert_eq!(parse_stat(text), Ok(stat));
     }
 

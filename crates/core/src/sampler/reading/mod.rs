@@ -89,8 +89,7 @@ impl SystemReading {
         sources: impl IntoIterator<Item = Box<dyn Source>>,
         spaces: Vec<(String, DiskSpace)>,
     ) -> Self {
-        let mut machine = Snapshot::default();
-        machine.reset(Moment::now());
+        let mut machine = Snapshot { at: Moment::now(), ..Snapshot::default() };
         for mut source in sources {
             let _ = source.read(root, &mut machine);
         }
