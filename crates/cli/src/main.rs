@@ -28,6 +28,8 @@ mod summary;
 mod trend;
 
 use std::ffi::OsString;
+#[cfg(all(target_os = "linux", not(test)))]
+use std::os::unix::ffi::OsStringExt as _;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use resource_tracker::{serve_sidecar, start_up};
@@ -39,19 +41,25 @@ use settings::Settings;
 #[cfg(all(target_os = "linux", not(test)))]
 #[expect(unsafe_code, reason = "no_main requires an exported `main`, which the C library calls once")]
 #[unsafe(no_mangle)]
-extern "C" fn main(_argc: libc::c_int, _argv: *const *const libc::c_char) -> libc::c_int {
-    libc::c_int::from(command())
+extern "C" fn main(argc: libc::c_int, argv: *const *const libc::c_char) -> libc::c_int {
+    let count = usize::try_from(argc).unwrap_or(0);
+    // The standard library knows the arguments by itself only with glibc.
+    let argument = |at| {
+        // SAFETY: `argv` has `argc` pointers to strings that end with a zero byte and live as long as the process.
+        let bytes = unsafe { std::ffi::CStr::from_ptr(*argv.add(at)) }.to_bytes();
+        OsString::from_vec(bytes.to_vec())
+    };
+    libc::c_int::from(command((0..count).map(argument).collect()))
 }
 
 #[cfg(not(all(target_os = "linux", not(test))))]
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::from(command())
+    std::process::ExitCode::from(command(std::env::args_os().collect()))
 }
 
 /// Returns the exit status.
-fn command() -> u8 {
+fn command(arguments: Vec<OsString>) -> u8 {
     let ignored_at_start = start_up();
-    let arguments: Vec<OsString> = std::env::args_os().collect();
     let parser = Cli::command();
     let settings = match Settings::read(&parser, &arguments) {
         Ok(settings) => settings,
@@ -62,6 +70,12 @@ fn command() -> u8 {
         Ok(cli) => cli,
         Err(error) => return show::usage(&error),
     };
+    let is_quiet = match &cli.command {
+        Command::Run(args) => args.record.quiet,
+        Command::Attach(args) => args.record.quiet,
+        _ => false,
+    };
+    settings.warnings.iter().filter(|_| !is_quiet).for_each(|warning| show::warning(warning));
     let done = match cli.command {
         Command::Run(args) => run::run(&args, &ignored_at_start),
         Command::Attach(args) => run::attach(&args),
@@ -73,7 +87,7 @@ fn command() -> u8 {
         Command::Show(args) => history::show(&args),
         Command::Rm(args) => history::rm(&args),
         Command::Config(args) => settings::config(&settings, Cli::command(), args.json),
-        Command::Completions { shell } => manual::completions(Cli::command(), shell),
+        Command::Completions { shell } => manual::completions(&Cli::command(), shell),
         Command::Man { command } => manual::man(Cli::command(), command.as_deref()),
         Command::Export(args) => export::export(&args),
         Command::List(args) => history::list(&args),

@@ -1,8 +1,8 @@
 //! `run`, `attach`, `process` and `system`: the commands that sample.
 
 use resource_tracker::{
-    CloudInfo, Config, FinishedJob, Hooks, RowFormat, RowSink, Sink, Table, command_of, parent_id,
-    run_command, watch_machine,
+    CloudInfo, Config, FinishedJob, Hooks, RowFormat, RowSink, Sink, Table, WrapError, command_of, parent_id,
+    run_command, watch_machine, with_causes,
 };
 
 use crate::args::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs};
@@ -19,7 +19,14 @@ pub fn run(args: &RunArgs, ignored_at_start: &[i32]) -> Result<u8, Failure> {
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let (saver, mut sinks) = Saver::open(&args.record, Some(words))?;
     let mut hooks = JobHooks::start(&args.record, &mut sinks);
-    let done = run_command(&args.command, args.record.config(), sinks, ignored_at_start, &mut hooks)?;
+    let done = match run_command(&args.command, args.record.config(), sinks, ignored_at_start, &mut hooks) {
+        Err(error) if error.is_of_tracker() => {
+            drop((saver, hooks));
+            show::warning(&format!("{}; the command runs without tracking", with_causes(&error)));
+            return Err(WrapError::run_untracked(&args.command, ignored_at_start).into());
+        }
+        done => done?,
+    };
     hooks.finish(saver, &done);
     let status = done.exit_status();
     // Exit codes of Windows have 32 bits and may not fit into a `u8`. All output is written, so it is safe to exit.

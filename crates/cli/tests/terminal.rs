@@ -206,10 +206,14 @@ fn status_line_follows_the_terminal_size() {
 #[test]
 fn ctrl_c_ends_the_job_and_restores_the_terminal() {
     let terminal = Terminal::new(100, 20);
-    terminal.enter("$rt run --live --no-save -i 0.1 -- sleep 60; echo done=$?");
+    terminal.enter("for i in 1 2 3; do $rt run --live --no-save -i 0.1 -- sleep 60; done");
     terminal.wait_for(|screen| is_status(last_line(screen)));
     terminal.keys(&["C-c"]);
+    // The shell ends the loop, since the tracker ended by the signal.
+    terminal.wait_for(|screen| screen.trim_end().ends_with("\nready>"));
+    terminal.enter("echo done=$?");
     let screen = terminal.wait_for(|screen| screen.contains("done=130"));
+    assert_eq!(screen.matches("killed by").count(), 1, "{screen}");
     assert!(screen.contains("killed by signal 2 (SIGINT)") && !screen.contains(" 0:00:"), "{screen}");
 }
 

@@ -28,8 +28,9 @@ pub struct Cli {
 pub enum Command {
     /// Run a command and record what it uses
     ///
-    /// Output and exit status pass through unchanged. The exit status is 128 + n if signal n ended the command, 127 if
-    /// the command was not found, 126 if it is not executable, and 125 if the tracker fails before the command starts.
+    /// Output and exit status pass through unchanged. If a signal ends the command, the tracker ends by the same signal.
+    /// The exit status is 127 if the command was not found, 126 if it is not executable, and 125 if an output cannot be
+    /// opened before the command starts.
     #[command(
         after_help = "Examples:\n  resource-tracker run -- python train.py\n  resource-tracker run -o train.json.gz -i 0.5 -- make -j8"
     )]

@@ -226,22 +226,36 @@ pub fn ignore(signal: i32) {
 /// The signals that are ignored, of those whose action the tracker changes. The job must start with these signals
 /// ignored. `SIGPIPE` is not included: the Rust runtime ignores it before `main`, and resets it for a command.
 pub fn ignored_at_start() -> Vec<i32> {
-    [libc::SIGCHLD].into_iter().filter(|signal| is_ignored(*signal)).collect()
+    [libc::SIGCHLD, libc::SIGXFSZ].into_iter().filter(|signal| is_ignored(*signal)).collect()
 }
 
 pub const fn share_one_heap() {}
 
+/// Nothing is reserved: the limit of open files is high.
+pub const fn reserve_descriptors() {}
+
 /// Starts a command with the given signal mask and ignored signals.
 pub fn spawn(command: &mut Command, mask: SignalSet, ignored: Vec<i32>) -> io::Result<Child> {
+    before_exec(command, Some(mask), ignored);
+    command.spawn()
+}
+
+/// Replaces this program by a command, with the given ignored signals. Returns only if this fails.
+pub fn exec(command: &mut Command, ignored: Vec<i32>) -> io::Error {
+    before_exec(command, None, ignored);
+    command.exec()
+}
+
+fn before_exec(command: &mut Command, mask: Option<SignalSet>, ignored: Vec<i32>) {
     let before_exec = move || {
+        super::unix::reset(libc::SIGXFSZ);
         for signal in &ignored {
             ignore(*signal);
         }
-        mask.restore();
+        mask.inspect(SignalSet::restore);
         Ok(())
     };
     // SAFETY: between fork and exec the closure calls signal and pthread_sigmask only, which are async-signal-safe, and
     // does not allocate.
     unsafe { command.pre_exec(before_exec) };
-    command.spawn()
 }

@@ -113,6 +113,25 @@ pub fn reset(signal: i32) {
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
+/// Sends a signal to a process. Without permission, or if the process has ended, this has no effect.
+pub fn send_signal(pid: u32, signal: i32) {
+    // Pid 0 would be the whole process group.
+    if pid != 0 {
+        // SAFETY: takes integers by value; an invalid signal is refused.
+        unsafe { libc::kill(pid.cast_signed(), signal) };
+    }
+}
+
+/// Ends this process by a signal, without a core file. Returns only if the signal does not end a process.
+pub fn end_by_signal(signal: i32) {
+    let limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel reads one rlimit.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) };
+    reset(signal);
+    SignalSet::of(&[signal]).unblock();
+    send_signal(std::process::id(), signal);
+}
+
 /// Decodes a status of `waitpid(2)`.
 pub fn ending_of_status(status: i32) -> Ending {
     match status & 0x7f {
@@ -202,10 +221,13 @@ pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Ignores `SIGPIPE`, so that a write to a closed pipe returns an error and does not end the process.
-pub fn ignore_broken_pipes() {
-    // SAFETY: SIG_IGN is a valid disposition for SIGPIPE.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+/// Ignores `SIGPIPE` and `SIGXFSZ`, so that a write to a closed pipe or past the limit of file sizes returns an error and
+/// does not end the process.
+pub fn ignore_signals_of_writes() {
+    for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+        // SAFETY: SIG_IGN is a valid disposition for both.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
 pub fn host_name() -> Option<String> {

@@ -377,7 +377,21 @@ pub const fn is_removed(_found: &Metadata) -> bool {
 pub const fn fill_standard_streams() {}
 
 /// No effect: on Windows, a write to a closed pipe returns an error.
-pub const fn ignore_broken_pipes() {}
+pub const fn ignore_signals_of_writes() {}
+
+/// Nothing: Windows has no low limit of open files.
+pub const fn reserve_descriptors() {}
+
+/// Runs a command in place of this program: Windows cannot replace a program. Returns only if this fails.
+pub fn exec(command: &mut Command, _ignored: Vec<i32>) -> io::Error {
+    match command.status() {
+        Ok(status) => std::process::exit(status.code().unwrap_or(1)),
+        Err(error) => error,
+    }
+}
+
+/// No effect: a process on Windows is not ended by a signal.
+pub const fn end_by_signal(_signal: i32) {}
 
 pub const fn ignored_at_start() -> Vec<i32> {
     Vec::new()

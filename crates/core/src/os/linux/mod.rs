@@ -99,8 +99,8 @@ impl SignalSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedSignal {
     pub signal: i32,
-    /// Whether the whole process group received the signal: the kernel (a terminal key) or this process sent it.
-    pub to_group: bool,
+    /// Pid of the sender; `None` for the kernel. 0 if the sender is in another PID namespace.
+    pub sender: Option<u32>,
 }
 
 /// The next pending signal; `None` if no signal is pending.
@@ -114,9 +114,14 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<ReceivedSignal> {
     }
     // SAFETY: all bytes are written, and every bit pattern is valid.
     let info = unsafe { info.assume_init() };
-    let is_own = info.ssi_code == libc::SI_USER && info.ssi_pid == std::process::id();
-    let to_group = is_own || info.ssi_code == libc::SI_KERNEL;
-    Some(ReceivedSignal { signal: info.ssi_signo.cast_signed(), to_group })
+    // Codes above 0 are the kernel's.
+    let sender = (info.ssi_code <= 0).then_some(info.ssi_pid);
+    Some(ReceivedSignal { signal: info.ssi_signo.cast_signed(), sender })
+}
+
+/// Every signal that can be caught, but for two that the C library uses itself.
+pub fn catchable_signals() -> impl Iterator<Item = i32> {
+    (1..=libc::SIGRTMAX()).filter(|signal| !matches!(*signal, libc::SIGKILL | libc::SIGSTOP | 32 | 33))
 }
 
 /// An `eventfd(2)`, to wake a thread that polls it together with other descriptors.
@@ -255,7 +260,10 @@ pub fn ignore(signal: i32) {
 /// Ignored signals whose action the tracker or the C library (signals 32 and 33) changes later. Call this function before
 /// the change; the job starts with these signals ignored.
 pub fn ignored_at_start() -> Vec<i32> {
-    [libc::SIGPIPE, libc::SIGCHLD, 32, 33].into_iter().filter(|signal| is_ignored(*signal)).collect()
+    [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGCHLD, 32, 33]
+        .into_iter()
+        .filter(|signal| is_ignored(*signal))
+        .collect()
 }
 
 /// How a process that is not a child ended, from its pidfd; `None` until the process is reaped, and before Linux 6.15.
@@ -283,6 +291,13 @@ pub const fn own_rss_kib() -> Option<u64> {
     None
 }
 
+/// Descriptors that are kept free for [`spawn`] until this is dropped, if the limit of open files is low.
+pub fn reserve_descriptors() -> Vec<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    (0..4).map_while(|_| rustix::fs::open("/", flags, Mode::empty()).ok()).collect()
+}
+
 /// Starts a command with the given signal mask and ignored signals, in the cgroup of `cgroup_procs`.
 pub fn spawn(
     command: &mut Command,
@@ -290,22 +305,39 @@ pub fn spawn(
     ignored: Vec<i32>,
     cgroup_procs: Option<OwnedFd>,
 ) -> io::Result<Child> {
+    before_exec(command, Some(mask), ignored, cgroup_procs);
+    command.spawn()
+}
+
+/// Replaces this program by a command, with the given ignored signals. Returns only if this fails.
+pub fn exec(command: &mut Command, ignored: Vec<i32>) -> io::Error {
+    before_exec(command, None, ignored, None);
+    command.exec()
+}
+
+fn before_exec(
+    command: &mut Command,
+    mask: Option<SignalSet>,
+    ignored: Vec<i32>,
+    cgroup_procs: Option<OwnedFd>,
+) {
     let before_exec = move || {
         if let Some(procs) = &cgroup_procs {
             // SAFETY: an open descriptor and one byte. "0" moves this process; after an error, only the counter is
             // missing.
             unsafe { libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) };
         }
+        // The standard library resets SIGPIPE itself.
+        super::unix::reset(libc::SIGXFSZ);
         for signal in &ignored {
             ignore(*signal);
         }
-        mask.restore();
+        mask.inspect(SignalSet::restore);
         Ok(())
     };
-    // SAFETY: between fork and exec the closure calls write, rt_sigaction and pthread_sigmask only, which are
+    // SAFETY: between fork and exec the closure calls write, signal, rt_sigaction and pthread_sigmask only, which are
     // async-signal-safe, and does not allocate.
     unsafe { command.pre_exec(before_exec) };
-    command.spawn()
 }
 
 #[cfg(test)]

@@ -1,6 +1,21 @@
 //! Running a job on Linux: signals arrive on a signalfd, and the tracker is the subreaper of the job's orphans.
 //!
 //! The job stays a zombie until the last sample is taken, so that its `/proc` files stay readable.
+//!
+//! What happens to a signal that the tracker receives while the job runs:
+//!
+//! | sent by | signals | the job |
+//! |---|---|---|
+//! | the kernel for a terminal (keys, hang-up, background access, resize) | HUP, INT, QUIT, TSTP, TTIN, TTOU, CONT, WINCH | has it already |
+//! | the kernel for an alarm that was set before the tracker started | ALRM | gets it |
+//! | the kernel, about the tracker itself | CHLD, PIPE, XCPU, XFSZ, VTALRM, PROF | does not get it |
+//! | a process of the job, to its process group | all | has it already |
+//! | any other process | all | gets it |
+//!
+//! A signal that another process sends to the whole process group (`kill -- -PGID`) cannot be told from a signal to the
+//! tracker, so the job receives it twice; but not CONT after a stop of the whole group, as a shell sends it. TSTP, TTIN and TTOU stop the tracker too, as the shell expects. Signals that
+//! were ignored when the tracker started stay ignored. KILL and STOP cannot be received, and leave the job running. After
+//! the end of the job, HUP, INT, QUIT and TERM end the tracker at once.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Command;
@@ -14,8 +29,8 @@ use crate::config::{Backend, Config};
 use crate::job::counter::TreeCounter;
 use crate::job::ledger::{Reaped, Totals};
 use crate::os::root::Root;
-use crate::os::{self, Ended, SignalSet, pid_path};
-use crate::probe::procfs::{parse_pid_io, parse_pid_status};
+use crate::os::{self, Ended, ReceivedSignal, SignalSet, pid_path};
+use crate::probe::procfs::{parse_pid_io, parse_pid_status, read_stat};
 use crate::run::tracker::Tracker;
 use crate::sampler::SamplerCommand;
 
@@ -29,14 +44,41 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// With `stops`, `SIGTSTP` is received too.
-    pub(crate) fn receive(ignored_at_start: &[i32], stops: bool) -> Result<Self, WrapError> {
-        let mut signals = unix::signals_to_receive(&[libc::SIGPWR], stops);
-        signals.push(libc::SIGCHLD);
-        let set = SignalSet::of(&signals);
+    /// The signals of a tracker that follows a process. With `stops`, `SIGTSTP` is received too.
+    pub(crate) fn receive(stops: bool) -> Result<Self, WrapError> {
+        Self::open(&unix::signals_to_receive(&[libc::SIGPWR], stops), &[])
+    }
+
+    /// The signals of a tracker that runs a job: all that were not ignored at its start.
+    pub(super) fn receive_for_job(ignored_at_start: &[i32]) -> Result<Self, WrapError> {
+        // With SIGCHLD ignored the kernel would reap the job, and its exit status would be lost.
+        os::reset(libc::SIGCHLD);
+        let is_received = |signal: &i32| match *signal {
+            libc::SIGCHLD => true,
+            // The tracker ignores both itself.
+            libc::SIGPIPE | libc::SIGXFSZ => !ignored_at_start.contains(signal),
+            _ => !os::is_ignored(*signal),
+        };
+        Self::open(&os::catchable_signals().filter(is_received).collect::<Vec<_>>(), ignored_at_start)
+    }
+
+    fn open(signals: &[i32], ignored_at_start: &[i32]) -> Result<Self, WrapError> {
+        let set = SignalSet::of(signals);
         let mask = set.block();
-        let signalfd = set.descriptor().map_err(WrapError::Signals)?;
+        let signalfd = set.descriptor().inspect_err(|_| mask.restore()).map_err(WrapError::Signals)?;
         Ok(Self { signalfd, mask, ignored: ignored_at_start.to_vec() })
+    }
+
+    /// Called if no job was started.
+    pub(super) fn restore(&self) {
+        self.mask.restore();
+    }
+
+    /// Called when the job has ended: from now on, a request to end ends the tracker at once. Requests from before were
+    /// for the job.
+    pub(super) fn end_at_once(&self) {
+        while os::next_signal(self.signalfd.as_fd()).is_some() {}
+        SignalSet::of(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]).unblock();
     }
 }
 
@@ -77,6 +119,8 @@ impl Job {
             tv_nsec: START_DELAY.subsec_nanos().into(),
         };
         let mut is_started = false;
+        // Whether the whole process group was stopped. A shell then continues the whole group, too.
+        let mut is_group_stopped = false;
         loop {
             let mut fds = [PollFd::new(signals, PollFlags::IN)];
             let timeout = (!is_started).then_some(&start_delay);
@@ -85,12 +129,15 @@ impl Job {
                 hooks.job_started();
             }
             while let Some(received) = os::next_signal(signals.as_fd()) {
-                match received.signal {
-                    libc::SIGTSTP => stop_self(hooks),
-                    libc::SIGCHLD => {}
-                    // Such a signal has reached the job too. A second SIGWINCH, for example, makes `less` drop a key.
-                    _ if received.to_group => {}
-                    signal => forward(self.pid, signal),
+                let signal = received.signal;
+                let has_reached_job = has_reached_job(received, setup.root);
+                let is_continued = signal == libc::SIGCONT && std::mem::take(&mut is_group_stopped);
+                if !has_reached_job && !is_continued {
+                    forward(self.pid, signal);
+                }
+                if matches!(signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
+                    is_group_stopped = has_reached_job;
+                    stop_self(signal, hooks);
                 }
             }
             // One SIGCHLD can stand for several ended children. `find_ended_child` fails if there is no child.
@@ -107,6 +154,17 @@ impl Job {
     pub(super) fn reap(self) {
         reap(self.pid);
     }
+}
+
+/// Whether a signal has reached the job without the tracker, or is not meant for the job.
+fn has_reached_job(received: ReceivedSignal, root: &Root) -> bool {
+    let own_pid = std::process::id();
+    let Some(sender) = received.sender else { return received.signal != libc::SIGALRM };
+    let mut buffer = Vec::new();
+    let mut parents =
+        std::iter::successors(Some(sender), |pid| Some(read_stat(root, *pid, &mut buffer).ok()?.ppid));
+    // All descendants of the tracker are processes of the job.
+    parents.find(|pid| *pid <= 1 || *pid == own_pid) == Some(own_pid)
 }
 
 /// The CPU counter of the next child, and for a cgroup, the `cgroup.procs` descriptor that the child writes to.
@@ -174,7 +232,7 @@ pub(crate) fn wait_for_stop(signals: &Signals, tracker: &mut Tracker, hooks: &mu
         }
         while let Some(received) = os::next_signal(signals.as_fd()) {
             match received.signal {
-                libc::SIGTSTP => stop_self(hooks),
+                libc::SIGTSTP => stop_self(libc::SIGTSTP, hooks),
                 signal if is_stop(signal) => return tracker.stop(),
                 _ => {}
             }

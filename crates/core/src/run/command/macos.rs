@@ -30,8 +30,28 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// With `stops`, `SIGTSTP` is received too.
-    pub(crate) fn receive(ignored_at_start: &[i32], stops: bool) -> Result<Self, WrapError> {
+    /// The signals of a tracker that follows a process. With `stops`, `SIGTSTP` is received too.
+    pub(crate) fn receive(stops: bool) -> Result<Self, WrapError> {
+        Self::open(stops, &[])
+    }
+
+    /// The signals of a tracker that runs a job.
+    pub(super) fn receive_for_job(ignored_at_start: &[i32]) -> Result<Self, WrapError> {
+        Self::open(true, ignored_at_start)
+    }
+
+    /// Called if no job was started.
+    pub(super) fn restore(&self) {
+        self.mask.restore();
+    }
+
+    /// Called when the job has ended: from now on, a request to end ends the tracker at once.
+    #[expect(clippy::unused_self, reason = "the signature of the Linux version")]
+    pub(super) fn end_at_once(&self) {
+        SignalSet::of(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]).unblock();
+    }
+
+    fn open(stops: bool, ignored_at_start: &[i32]) -> Result<Self, WrapError> {
         let signals = unix::signals_to_receive(&[], stops);
         let mask = SignalSet::of(&signals).block();
         let queue = Queue::of_signals(&signals).map_err(WrapError::Signals)?;
@@ -80,7 +100,7 @@ impl Job {
             }
             for signal in received {
                 match signal {
-                    libc::SIGTSTP => stop_self(hooks),
+                    libc::SIGTSTP => stop_self(libc::SIGTSTP, hooks),
                     signal if FROM_THE_TERMINAL.contains(&signal) && is_in_foreground() => {}
                     signal => forward(pid, signal),
                 }
@@ -105,7 +125,7 @@ pub(crate) fn wait_for_stop(signals: &Signals, tracker: &mut Tracker, hooks: &mu
     while tracker.state() == State::Running {
         for signal in signals.queue.wait(Some(CHECK_EVERY)) {
             match signal {
-                libc::SIGTSTP => stop_self(hooks),
+                libc::SIGTSTP => stop_self(libc::SIGTSTP, hooks),
                 signal if is_stop(signal) => return tracker.stop(),
                 _ => {}
             }

@@ -9,7 +9,8 @@
 //!
 //! The job runs in the process group of the tracker, with the same terminal, standard streams, environment and working
 //! folder, and with the signal mask and dispositions that the tracker inherited. A signal to the tracker is forwarded
-//! once; a signal of the terminal reaches the whole group without forwarding. If the tracker dies, the job goes on.
+//! once; a signal of the terminal reaches the whole group without forwarding (table in `linux`). If the tracker dies, the
+//! job goes on.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -28,8 +29,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::config::Config;
-use crate::os::Ending;
 use crate::os::root::Root;
+use crate::os::{self, Ending};
 use crate::probe::cgroup::{OomKills, OomWatch};
 use crate::run::tracker::{Tracker, TrackerError};
 use crate::sampler::progress::State;
@@ -86,6 +87,23 @@ impl WrapError {
         }
     }
 
+    /// Whether the command itself can be started.
+    pub const fn is_of_tracker(&self) -> bool {
+        matches!(self, Self::Tracker(_) | Self::Signals(_))
+    }
+
+    /// Replaces this program by `command`, untracked, after an error of the tracker: the host cannot be read, or refuses
+    /// the tracker a thread or a descriptor. Returns only if this fails.
+    pub fn run_untracked(command: &[OsString], ignored_at_start: &[i32]) -> Self {
+        match prepare(command) {
+            Ok(mut prepared) => {
+                let source = os::exec(&mut prepared, ignored_at_start.to_vec());
+                Self::not_started(&prepared, source)
+            }
+            Err(error) => error,
+        }
+    }
+
     /// What the user can do about it.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
@@ -133,9 +151,15 @@ pub struct Done {
 }
 
 impl Done {
-    /// Exit status for the tracker: the exit status of the job, or 0 for an attached process.
-    pub fn exit_status(&self) -> i32 {
-        exit_status(self.ending)
+    /// Ends this process as the job ended, if a signal ended the job. Otherwise returns the exit status for this process:
+    /// that of the job, or 0 for an attached process.
+    pub fn exit_status(self) -> i32 {
+        let ending = self.ending;
+        drop(self);
+        if let Some(Ending::Signal(signal)) = ending {
+            os::end_by_signal(signal);
+        }
+        exit_status(ending)
     }
 
     /// Sets the status, the exit code or signal, and the OOM kills of the run.
@@ -183,15 +207,18 @@ pub fn run(
     ignored_at_start: &[i32],
     hooks: &mut dyn Hooks,
 ) -> Result<Done, WrapError> {
-    let signals = Signals::receive(ignored_at_start, hooks.minds_stops())?;
-    let root = host()?;
-    let mut tracker = Tracker::start(config, Target::Future, sinks)?;
+    let spare = os::reserve_descriptors();
+    let signals = Signals::receive_for_job(ignored_at_start)?;
+    let started = host().and_then(|root| Ok((root, Tracker::start(config, Target::Future, sinks)?)));
+    let (root, mut tracker) = started.inspect_err(|_| signals.restore())?;
     let memory_watch = OomWatch::start(&root, "self");
     let setup = Setup { config, signals: &signals, root: &root, tracker: &tracker };
+    drop(spare);
     let (mut job, counter) = Job::start(prepare(command)?, &setup)?;
     let pid = job.pid;
     tracker.send(SamplerCommand::Adopt { pid, counter });
     let ended = job.wait(&setup, hooks);
+    signals.end_at_once();
     tracker.finish(SamplerCommand::Ended { ended, own_rss_kib: job.own_rss_kib });
     job.reap();
     let oom_kills = memory_watch.kills(&root, exit_status(Some(ended.how)) == KILLED);
@@ -215,7 +242,7 @@ pub fn attach(
     sinks: Vec<Box<dyn Sink>>,
     hooks: &mut dyn Hooks,
 ) -> Result<Done, WrapError> {
-    let signals = Signals::receive(&[], hooks.minds_stops())?;
+    let signals = Signals::receive(hooks.minds_stops())?;
     let root = host()?;
     let memory_watch = OomWatch::start(&root, &pid.to_string());
     let mut tracker = Tracker::start(config, Target::Running(pid), sinks)?;
@@ -231,7 +258,7 @@ fn host() -> Result<Root, WrapError> {
 
 /// Records the machine without a job until a signal stops the tracker.
 pub fn watch_machine(config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Tracker, WrapError> {
-    let signals = Signals::receive(&[], false)?;
+    let signals = Signals::receive(false)?;
     let mut tracker = Tracker::start(config, Target::None, sinks)?;
     wait_for_stop(&signals, &mut tracker, &mut ());
     Ok(tracker)

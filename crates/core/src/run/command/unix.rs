@@ -1,13 +1,11 @@
-//! Signals on Linux and macOS: which signals the tracker receives while a job runs, and how it forwards them.
+//! Signals on Linux and macOS: which signals the tracker receives, and how it forwards them to the job.
 //!
 //! Not here: how signals are received (`linux`, `macos`).
-
-use rustix::process::{Pid, Signal};
 
 use super::Hooks;
 use crate::os::{self, SignalSet};
 
-/// Signals that are forwarded to the job. The terminal sends stop and continue signals to the job directly.
+/// Signals that a tracker without signalfd forwards to the job.
 const FORWARDED: [i32; 11] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -31,23 +29,21 @@ pub(super) fn signals_to_receive(more: &[i32], stops: bool) -> Vec<i32> {
     all.filter(|signal| !os::is_ignored(*signal)).collect()
 }
 
-/// Stops this process as an unhandled `SIGTSTP` does.
-pub(super) fn stop_self(hooks: &mut dyn Hooks) {
+/// Stops this process as `signal` (`SIGTSTP`, `SIGTTIN` or `SIGTTOU`) does if it is not caught.
+pub(super) fn stop_self(signal: i32, hooks: &mut dyn Hooks) {
     hooks.stopping();
-    // SIGTSTP and not SIGSTOP: in an orphaned process group, no shell could continue a stopped process, and there
-    // SIGTSTP has no effect. It stops this process when it is unblocked.
-    let stop = SignalSet::of(&[libc::SIGTSTP]);
-    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TSTP);
+    // Not SIGSTOP: in an orphaned process group, no shell could continue a stopped process, and there the three signals
+    // have no effect. The signal stops this process when it is unblocked.
+    let stop = SignalSet::of(&[signal]);
+    os::send_signal(std::process::id(), signal);
     stop.unblock();
     let _ = stop.block();
     hooks.continued();
 }
 
+/// Sends a signal to the job. It is not reaped yet, so its pid is not reused. A signal to a zombie has no effect.
 pub(super) fn forward(pid: u32, signal: i32) {
-    if let (Some(pid), Some(signal)) = (Pid::from_raw(pid.cast_signed()), Signal::from_named_raw(signal)) {
-        // The job is not reaped yet, so its pid is not reused. A signal to a zombie has no effect.
-        let _ = rustix::process::kill_process(pid, signal);
-    }
+    os::send_signal(pid, signal);
 }
 
 /// Whether a signal ends a recording if the tracker has started no job (`attach`, `process`, `system`).

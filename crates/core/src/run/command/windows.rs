@@ -19,11 +19,23 @@ pub(crate) struct Signals;
 
 impl Signals {
     #[expect(clippy::unnecessary_wraps, reason = "the signature of the Linux version")]
-    pub(crate) fn receive(_ignored_at_start: &[i32], _stops: bool) -> Result<Self, WrapError> {
+    pub(crate) fn receive(_stops: bool) -> Result<Self, WrapError> {
         // This fails without a console; then there are no events.
         let _ = os::receive_ctrl_keys();
         Ok(Self)
     }
+
+    pub(super) fn receive_for_job(_ignored_at_start: &[i32]) -> Result<Self, WrapError> {
+        Self::receive(false)
+    }
+
+    /// No effect: there is no signal mask.
+    #[expect(clippy::unused_self, reason = "the signature of the Linux version")]
+    pub(super) const fn restore(&self) {}
+
+    /// No effect: the tracker goes on receiving console control events.
+    #[expect(clippy::unused_self, reason = "the signature of the Linux version")]
+    pub(super) const fn end_at_once(&self) {}
 }
 
 /// A job from its start to its end.
