@@ -57,7 +57,7 @@ impl Saver {
         let run = Run {
             job: args.job.clone(),
             tags: args.tags.iter().cloned().collect(),
-            ..Run::new(&id, command)
+            ..Run::new(&id, command.filter(|_| !args.no_command))
         };
         let history = load::history();
         let place = match (&args.output, args.no_save, &history) {

@@ -2,6 +2,9 @@
 //!
 //! In:  the user's `config.toml` and the project's `resource-tracker.toml`. Out: defaults for the parser, so that options
 //! and environment variables take precedence. The parser's own options define the settings and their values.
+//!
+//! A project's file may come from someone else, with a cloned repository. It can set only what harms nothing: it can name
+//! no file, remove no run, and not switch the network on. Its other settings are ignored with a warning.
 
 use std::ffi::OsString;
 use std::fs;
@@ -25,6 +28,20 @@ const USER_FILE: &str = "config.toml";
 const NETWORK: &str = "offline";
 /// Maximum size of a settings file.
 const MAX_BYTES: u64 = 64 << 10;
+/// What a project's file can set.
+const PROJECT_SETTINGS: [&str; 11] = [
+    "backend",
+    "cpu_source",
+    "history",
+    "interval",
+    "job",
+    "live",
+    "no_children",
+    "no_system",
+    "quiet",
+    "rows_only",
+    "tags",
+];
 /// The commands that the settings apply to.
 const COMMANDS: [&str; 2] = ["run", "attach"];
 
@@ -67,6 +84,8 @@ struct File {
 #[derive(Debug, Default)]
 pub struct Settings {
     files: Vec<File>,
+    /// Settings of a project's file that are ignored.
+    pub warnings: Vec<String>,
 }
 
 impl Settings {
@@ -81,7 +100,30 @@ impl Settings {
         let run = parser.find_subcommand(COMMANDS[0]).map(settable).unwrap_or_default();
         let paths = project_file().into_iter().chain(user_file(|name| std::env::var_os(name)));
         let files = paths.filter_map(|path| File::read(path, &run).transpose());
-        Ok(Self { files: files.collect::<Result<_, _>>()? })
+        let mut settings = Self { files: files.collect::<Result<_, _>>()?, warnings: Vec::new() };
+        settings.restrict_project_file(&run);
+        Ok(settings)
+    }
+
+    /// Drops the settings that a project's file cannot set.
+    fn restrict_project_file(&mut self, options: &[&Arg]) {
+        let Some(file) = self.files.first_mut().filter(|file| file.path.ends_with(PROJECT_FILE)) else {
+            return;
+        };
+        let key = |id: &str| options.iter().find(|arg| arg.get_id() == id).map(|arg| key_of(arg));
+        let is_allowed = |(id, values): &(String, Vec<String>)| {
+            let is_harmless = |key: String| PROJECT_SETTINGS.contains(&key.as_str());
+            (id == NETWORK && values.iter().all(|value| value == "true")) || key(id).is_some_and(is_harmless)
+        };
+        let (allowed, ignored): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut file.values).into_iter().partition(is_allowed);
+        file.values = allowed;
+        self.warnings.extend(ignored.iter().map(|(id, _)| {
+            let (key, path) = (key(id).unwrap_or_default(), file.path.display());
+            format!(
+                "`{key}` in `{path}` is ignored: set it in the user's `{USER_FILE}` or on the command line"
+            )
+        }));
     }
 
     /// Makes the settings the defaults of the options, except for settings that conflict with a given option.
@@ -239,7 +281,12 @@ fn project_file() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     let top = here.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&here);
     let folders = here.ancestors().take_while(|folder| folder.starts_with(top));
-    let is_own = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| is_own_file(&file));
+    // A link of another user could point to a file of this user.
+    let is_own = |path: &PathBuf| {
+        [fs::symlink_metadata(path), fs::metadata(path)]
+            .into_iter()
+            .all(|found| found.is_ok_and(|file| is_own_file(&file)))
+    };
     folders.map(|folder| folder.join(PROJECT_FILE)).find(is_own)
 }
 

@@ -48,6 +48,9 @@ pub struct RecordArgs {
     /// Name of the job, to find its earlier runs in the history
     #[arg(short, long, value_name = "NAME", env = "RESOURCE_TRACKER_JOB")]
     pub job: Option<String>,
+    /// Do not store the command line
+    #[arg(long, env = "RESOURCE_TRACKER_NO_COMMAND", value_parser = FalseyValueParser::new())]
+    pub no_command: bool,
     /// Tag to store with the run; repeatable
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = tag)]
     pub tags: Vec<(String, String)>,

@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::os::{self, Ending};
 use crate::probe::cgroup::OomKills;
 use crate::probe::gpu::GpuFigures;
+use crate::store::recording::command_line;
 
 /// Version of the file format.
 pub const VERSION: u64 = 1;
@@ -126,7 +127,7 @@ pub struct Run {
     pub id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// The command and its arguments. The environment is never recorded.
+    /// The command and its arguments, without secrets. The environment is never recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
     /// Host name.
@@ -161,8 +162,9 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run on this host.
+    /// A run on this host. Secrets in the command line are not stored.
     pub fn new(id: &str, command: Option<Vec<String>>) -> Self {
+        let command = command.map(|words| command_line::stored(&words));
         Self { id: Some(id.to_owned()), command, host: os::host_name(), ..Self::default() }
     }
 

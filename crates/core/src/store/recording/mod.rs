@@ -4,6 +4,7 @@
 //! Out: [`Recording`] with its tables as frames; recording files that both packages can load.
 //! Not here: the journal of a recording in progress (`journal`), statistics (`summary`, `stats`).
 
+mod command_line;
 mod error;
 pub mod head;
 mod read;
