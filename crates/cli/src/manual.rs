@@ -15,10 +15,14 @@ struct UnknownCommand {
     name: String,
 }
 
-pub fn completions(mut parser: Command, shell: Shell) -> Result<u8, Failure> {
+pub fn completions(parser: &Command, shell: Shell) -> Result<u8, Failure> {
+    let shown = parser.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let mut parser = Command::new(NAME).version(env!("CARGO_PKG_VERSION")).subcommands(shown);
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut parser, NAME, &mut script);
-    show::text(&String::from_utf8_lossy(&script))
+    // In its script for bash, clap_complete 4.6 sets one label for a name with a hyphen, and looks for another.
+    let script = String::from_utf8_lossy(&script).replace("resource__subcmd__tracker", "resource__tracker");
+    show::text(&script)
 }
 
 pub fn man(mut parser: Command, command: Option<&str>) -> Result<u8, Failure> {
