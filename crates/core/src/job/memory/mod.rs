@@ -157,7 +157,8 @@ impl Memory {
         let mut mapped_sizes = Range { low: -self.shared_outside_kib, high: 0 };
         for process in &mut self.processes {
             let old = process.same_in(before);
-            let inherited_kib = inherited.get(&process.pid).copied().unwrap_or(0);
+            let (inherited_kib, outside_kib) = inherited.get(&process.pid).copied().unwrap_or_default();
+            process.outside_kib = process.outside_kib.max(outside_kib);
             let (anon_growth, mapped_growth) = process.follow(old, inherited_kib, is_alone);
             let family = self.families.entry(process.family);
             let family = family.or_insert_with(|| then.get(&process.family).copied().unwrap_or_default());
@@ -165,8 +166,7 @@ impl Memory {
             mapped = mapped + mapped_growth;
             let size = sizes.entry(process.family).or_default();
             size.high += process.anon_kib;
-            // A forked child may share pages with processes outside the job.
-            size.low = size.low.max(if process.is_forked { 0 } else { process.anon_kib });
+            size.low = size.low.max(process.anon_kib - process.outside_kib);
             mapped_sizes.high += process.mapped_kib;
             mapped_sizes.low = mapped_sizes.low.max(process.mapped_kib - self.shared_outside_kib);
         }
@@ -184,15 +184,19 @@ impl Memory {
     }
 
     /// A new forked child shares all pages with its parent, or with any relative if its parent has ended. Returns the
-    /// anonymous pages that each new child inherited.
-    fn share_with_new_children(&mut self, before: &[Process]) -> BTreeMap<u32, i64> {
+    /// anonymous pages that each new child inherited, and how many of them processes outside the job may have: all, if
+    /// its parent is not in the job.
+    fn share_with_new_children(&mut self, before: &[Process]) -> BTreeMap<u32, (i64, i64)> {
         let mut inherited = BTreeMap::new();
         let mut sharing: Vec<u32> = Vec::new();
         let is_new = |process: &&Process| process.is_forked && process.same_in(before).is_none();
         for new in self.processes.iter().filter(is_new) {
             let all = before.iter().chain(&self.processes);
             let relatives = || all.clone().filter(|one| one.family == new.family && one.pid != new.pid);
-            inherited.insert(new.pid, relatives().map(|one| one.anon_kib).max().unwrap_or(0));
+            let inherited_kib = relatives().map(|one| one.anon_kib).max().unwrap_or(0);
+            let parent = find(before, new.ppid).filter(|parent| parent.family == new.family);
+            let outside_kib = parent.map_or(new.anon_kib, |parent| parent.outside_kib);
+            inherited.insert(new.pid, (inherited_kib, outside_kib));
             let has_parent = relatives().any(|one| one.pid == new.ppid);
             sharing.push(new.pid);
             sharing.extend(relatives().map(|one| one.pid).filter(|pid| !has_parent || *pid == new.ppid));

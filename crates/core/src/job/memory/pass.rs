@@ -111,8 +111,8 @@ struct Shares {
     shared_kib: i64,
     /// Whether all its pages are pages of the job: it has a process that is not a forked child.
     is_complete: bool,
-    /// Whether a process ended during the pass: its shares may count twice.
-    has_lost_one: bool,
+    /// Whether a process ended, gained or freed pages during the pass: its shares do not add up.
+    has_changed: bool,
 }
 
 impl Memory {
@@ -135,7 +135,8 @@ impl Memory {
     }
 
     /// The processes to read: those of families with uncertain bounds, and all if the mapped pages are uncertain. In
-    /// order of families, so that shares of a family are of the same moment. The second value is true for all.
+    /// order of families, so that shares of a family are of the same moment, and parents before their children: pages
+    /// that a child frees during the pass then count at most once. The second value is true for all.
     fn to_read(&self, now_ns: u64) -> (Vec<usize>, bool) {
         let is_refresh = self.budget.is_due(REFRESH_NS, now_ns);
         let all = !self.budget.has_passed() || self.mapped.range().width() > self.kib() / 128 + 128;
@@ -149,7 +150,8 @@ impl Memory {
         };
         let wanted = |at: &usize| self.processes.get(*at).is_some_and(is_wanted);
         let mut found: Vec<usize> = (0..self.processes.len()).filter(wanted).collect();
-        found.sort_by_key(|at| self.processes.get(*at).map(|process| process.family));
+        let order = |process: &Process| (process.family, process.start_ticks, process.is_forked, process.pid);
+        found.sort_by_key(|at| self.processes.get(*at).map(order));
         (found, all)
     }
 
@@ -163,6 +165,7 @@ impl Memory {
         let start_ns = spent_ns();
         let before = self.machine_kib(root);
         let mut families: BTreeMap<Family, Shares> = BTreeMap::new();
+        let mut read: Vec<(usize, Pages)> = Vec::with_capacity(wanted.len());
         let (mut read_mib, mut mapped_kib) = (0, 0);
         for at in &wanted {
             let Some(process) = self.processes.get_mut(*at) else { continue };
@@ -171,19 +174,23 @@ impl Memory {
             family.is_complete |= !process.is_forked;
             read_mib += process.rss_kib() / 1024;
             match read_pages(root, process, now_ns, is_too_long, &mut self.buffer) {
-                Some((anon_pss_kib, mapped_pss_kib)) => {
-                    mapped_kib += mapped_pss_kib;
-                    family.pss_kib += anon_pss_kib;
-                    family.own_kib += anon_pss_kib.min(process.anon_kib - process.shared_kib);
-                    family.shared_kib = family.shared_kib.max(process.shared_kib);
+                Some(pages) => {
+                    mapped_kib += pages.mapped_pss_kib;
+                    family.pss_kib += pages.anon_pss_kib;
+                    family.own_kib += pages.anon_pss_kib.min(pages.anon_kib - pages.shared_kib);
+                    family.shared_kib = family.shared_kib.max(pages.shared_kib);
+                    read.push((*at, pages));
                 }
-                None => family.has_lost_one = true,
+                None => family.has_changed = true,
             }
         }
-        for process in wanted.iter().filter_map(|at| self.processes.get(*at)) {
-            let now = read_status(root, process.pid, &mut self.buffer);
-            let has_ended = !now.is_ok_and(|now| now.anon_kib.is_some());
-            families.entry(process.family).or_default().has_lost_one |= has_ended && !root.is_recorded();
+        for (at, pages) in &read {
+            let Some(process) = self.processes.get(*at) else { continue };
+            let status = read_status(root, process.pid, &mut self.buffer).ok();
+            let now = status.and_then(|status| status.anon_kib.zip(status.mapped_kib));
+            // A process that has ended has no amounts, and some recorded files have none.
+            let has_changed = now.map_or(!root.is_recorded(), |now| pages.has_changed(now));
+            families.entry(process.family).or_default().has_changed |= has_changed;
         }
         let after = self.machine_kib(root);
         self.budget.pass(spent_ns() - start_ns, read_mib, now_ns);
@@ -194,8 +201,16 @@ impl Memory {
         if self.is_counted() && !(is_same(before.0, after.0) && is_same(before.1, after.1)) {
             return; // The job changed meanwhile, so the shares do not add up.
         }
-        let is_whole = families.values().all(|family| !family.has_lost_one);
-        for (family, shares) in families.into_iter().filter(|(_, shares)| !shares.has_lost_one) {
+        let is_whole = families.values().all(|shares| !shares.has_changed);
+        families.retain(|_, shares| !shares.has_changed);
+        for (at, pages) in read {
+            if let Some(process) = self.processes.get_mut(at)
+                && families.contains_key(&process.family)
+            {
+                pages.store(process);
+            }
+        }
+        for (family, shares) in families {
             // Shares do not add up while a child that is not a member yet has a part of them.
             let least_kib = if shares.is_complete { shares.own_kib + shares.shared_kib } else { 0 };
             self.families.insert(family, Range::at(shares.pss_kib.max(least_kib)));
@@ -216,41 +231,76 @@ impl Memory {
     }
 }
 
-/// Reads the PSS of the anonymous and of the mapped pages of a process, and updates its resident pages to the same
-/// moment; `None` if the process has ended.
+/// Pages of one process in a pass.
+#[derive(Clone, Copy)]
+struct Pages {
+    anon_kib: i64,
+    mapped_kib: i64,
+    /// Anonymous pages that other processes have too.
+    shared_kib: i64,
+    anon_pss_kib: i64,
+    mapped_pss_kib: i64,
+}
+
+impl Pages {
+    /// `process` with the amounts of its `smaps_rollup`.
+    fn of(process: &Process, found: &SmapsRollup) -> Self {
+        let (pss_kib, rss_kib) = (signed(found.pss_kib), signed(found.rss_kib));
+        let Some(anon) = found.anon else {
+            // Before Linux 5.4, the file does not separate the kinds of pages.
+            let anon_pss_kib = pss_kib * process.anon_kib / process.rss_kib().max(1);
+            return Self { anon_pss_kib, mapped_pss_kib: pss_kib - anon_pss_kib, ..Self::own(process) };
+        };
+        let [anon_kib, own_kib, anon_pss_kib] = [anon.rss_kib, anon.own_kib, anon.pss_kib].map(signed);
+        Self {
+            anon_kib,
+            mapped_kib: rss_kib - anon_kib,
+            shared_kib: anon_kib - own_kib,
+            anon_pss_kib,
+            mapped_pss_kib: pss_kib - anon_pss_kib,
+        }
+    }
+
+    /// All resident pages of a process whose PSS is unknown. Those of a forked child count with its parent.
+    const fn own(process: &Process) -> Self {
+        let Process { anon_kib, mapped_kib, .. } = *process;
+        let (anon_pss_kib, mapped_pss_kib) = if process.is_forked { (0, 0) } else { (anon_kib, mapped_kib) };
+        Self { anon_kib, mapped_kib, shared_kib: 0, anon_pss_kib, mapped_pss_kib }
+    }
+
+    /// Whether the process has gained or lost many pages since it was read. While it unmaps memory, `smaps_rollup` does
+    /// not have these pages any more, but the counters in `status` still do.
+    fn has_changed(&self, (anon_kib, mapped_kib): (u64, u64)) -> bool {
+        let differs = |then_kib: i64, now_kib: u64| (signed(now_kib) - then_kib).abs() > then_kib / 32 + 1024;
+        differs(self.anon_kib, anon_kib) || differs(self.mapped_kib, mapped_kib)
+    }
+
+    fn store(self, process: &mut Process) {
+        process.anon_kib = self.anon_kib;
+        process.mapped_kib = self.mapped_kib;
+        process.shared_kib = self.shared_kib;
+        process.outside_kib = process.outside_kib.min(self.shared_kib);
+        process.copied_kib = 0;
+    }
+}
+
+/// Reads the pages of a process; `None` if the process has ended.
 fn read_pages(
     root: &Root,
     process: &mut Process,
     now_ns: u64,
     is_too_long: bool,
     buffer: &mut Vec<u8>,
-) -> Option<(i64, i64)> {
+) -> Option<Pages> {
     let was_denied = process.denied_at_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < DENIED_NS);
     process.read_at_ns = now_ns;
     if !was_denied && !is_too_long {
         match read_smaps_rollup(root, process.pid, buffer) {
-            Ok(Some(found)) => return Some(take_pages(process, &found)),
+            Ok(Some(found)) => return Some(Pages::of(process, &found)),
             Ok(None) | Err(SourceError::Gone { .. }) => return None,
             // A process of another user, or a kernel without this file.
             Err(_) => process.denied_at_ns = Some(now_ns),
         }
     }
-    process.shared_kib = 0;
-    Some(if process.is_forked { (0, 0) } else { (process.anon_kib, process.mapped_kib) })
-}
-
-fn take_pages(process: &mut Process, found: &SmapsRollup) -> (i64, i64) {
-    let pss_kib = signed(found.pss_kib);
-    let Some(anon) = found.anon else {
-        // Before Linux 5.4, the file does not separate the kinds of pages.
-        let anon_kib = pss_kib * process.anon_kib / process.rss_kib().max(1);
-        process.shared_kib = 0;
-        return (anon_kib, pss_kib - anon_kib);
-    };
-    process.anon_kib = signed(anon.rss_kib);
-    process.mapped_kib = signed(found.rss_kib) - process.anon_kib;
-    process.shared_kib = process.anon_kib - signed(anon.own_kib);
-    process.copied_kib = 0;
-    let anon_kib = signed(anon.pss_kib);
-    (anon_kib, pss_kib - anon_kib)
+    Some(Pages::own(process))
 }

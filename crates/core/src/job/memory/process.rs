@@ -30,6 +30,8 @@ pub(super) struct Process {
     pub faulted_kib: i64,
     /// Upper bound of the anonymous pages that are shared with the family.
     pub shared_kib: i64,
+    /// Upper bound of the anonymous pages that processes outside the job have too.
+    pub outside_kib: i64,
     pub peak_rss_kib: i64,
     pub swap_kib: u64,
     /// Upper bounds of what was added since the last pass: copies of shared pages, and mapped pages.

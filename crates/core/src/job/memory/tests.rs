@@ -92,6 +92,43 @@ fn pages_that_processes_share_count_once() {
 }
 
 #[test]
+fn pages_that_a_child_unmaps_during_a_pass_do_not_count_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut memory = Memory::default();
+    let processes = |freed_mib: u64| {
+        // In `smaps_rollup` of the child, the pages that it unmaps are gone; in `status`, not all of them.
+        let child = Recorded { anon_mib: 400 - freed_mib, ..child(6, None, 1) };
+        let members = record(folder.path(), &[parent(400, 400), child], 1000, 1 + freed_mib);
+        let rollup = "Rss: 4096 kB\nPss: 2048 kB\nPss_Anon: 2048 kB\nPrivate_Clean: 0 kB\n\
+                      Private_Dirty: 0 kB\nAnonymous: 4096 kB\n";
+        fs::write(folder.path().join("proc/6/smaps_rollup"), rollup).unwrap();
+        (Root::recorded(folder.path()).unwrap(), members)
+    };
+    for (freed_mib, second) in [(100_u64, 1), (200, 2), (396, 3)] {
+        let (root, members) = processes(freed_mib);
+        memory.sample(&root, &members, second * 1000 * MS, Effort::Row);
+        assert_eq!(level_mib(&memory), 400, "after {freed_mib} MiB");
+    }
+}
+
+#[test]
+fn memory_of_a_worker_that_was_forked_outside_the_job_stays_when_its_children_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut memory = Memory::default();
+    let worker = |pss_mib| Recorded { is_forked: true, ..parent(pss_mib, 400) };
+    let mut sample = |processes: &[Recorded], machine_mib, number: u64| {
+        let members = record(folder.path(), processes, machine_mib, number);
+        let root = Root::recorded(folder.path()).unwrap();
+        let effort = if number == 1 { Effort::Row } else { Effort::NoPass };
+        memory.sample(&root, &members, number * 1000 * MS, effort);
+        level_mib(&memory)
+    };
+    assert_eq!(sample(&[worker(400)], 1000, 1), 400);
+    assert_eq!(sample(&[worker(200), child(6, Some(200), 1)], 9000, 2), 400, "with a disturbed counter");
+    assert_eq!(sample(&[worker(400)], 1000, 3), 400);
+}
+
+#[test]
 fn forked_child_without_pss_counts_with_the_pages_of_its_parent() {
     let folder = tempfile::tempdir().unwrap();
     let mut memory = Memory::default();
