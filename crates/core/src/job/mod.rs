@@ -55,6 +55,8 @@ pub struct BetweenRows {
 pub enum MemoryActivity {
     /// Memory has changed, or processes have started or ended.
     Changing,
+    /// The same, and memory is near its highest level so far.
+    NearPeak,
     Steady,
     /// No process of the job has run.
     Idle,

@@ -238,10 +238,10 @@ impl Job {
             self.memory.sample_idle(root, now_ns);
             return MemoryActivity::Idle;
         }
-        if self.memory.sample(root, self.tree.members(), now_ns, effort) {
-            MemoryActivity::Changing
-        } else {
-            MemoryActivity::Steady
+        match self.memory.sample(root, self.tree.members(), now_ns, effort) {
+            true if self.memory.is_near_peak() => MemoryActivity::NearPeak,
+            true => MemoryActivity::Changing,
+            false => MemoryActivity::Steady,
         }
     }
 

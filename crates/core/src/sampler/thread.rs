@@ -16,8 +16,9 @@ use crate::os::{self, Moment, Watch};
 
 /// Pauses between two samples of the job. The first pause is the shortest; pauses double while memory is steady.
 const FIRST_PAUSE_NS: u64 = 1_000_000;
-/// The pause while memory changes.
-const CHANGING_PAUSE_NS: u64 = 10_000_000;
+/// The pause while memory changes near its highest level, and while it changes below.
+const NEAR_PEAK_PAUSE_NS: u64 = 5_000_000;
+const CHANGING_PAUSE_NS: u64 = 20_000_000;
 /// The longest pause while memory is followed between rows.
 const STEADY_PAUSE_NS: u64 = 250_000_000;
 /// The longest pause while no process of the job runs.
@@ -25,8 +26,10 @@ const IDLE_PAUSE_NS: u64 = 2_000_000_000;
 /// The longest pause if memory is not followed between rows. Then samples between rows are taken only before the first
 /// row, and in intervals longer than this.
 const LONGEST_PAUSE_NS: u64 = 10_000_000_000;
-/// A pause is at least this many times the CPU time of a sample, the cheaper of the last two.
-const PAUSE_PER_COST: u64 = 200;
+/// A pause is at least this many times the CPU time of a sample, the cheaper of the last two. Near the highest level, a
+/// sample may show a new peak, and is worth more.
+const PAUSE_PER_COST: u64 = 300;
+const NEAR_PEAK_PAUSE_PER_COST: u64 = 80;
 
 /// Runs until the last row.
 pub(crate) fn run(engine: Engine, target: Target, progress: &Progress, sinks: Vec<Box<dyn Sink>>) {
@@ -80,13 +83,16 @@ impl Pace {
         self.is_memory_followed = activity != MemoryActivity::NotFollowed;
         let doubled_ns = self.pause_ns.saturating_mul(2);
         self.pause_ns = match activity {
+            MemoryActivity::NearPeak => doubled_ns.min(NEAR_PEAK_PAUSE_NS),
             MemoryActivity::Changing => doubled_ns.min(CHANGING_PAUSE_NS),
             MemoryActivity::Steady => doubled_ns.min(STEADY_PAUSE_NS),
             MemoryActivity::Idle => doubled_ns.min(IDLE_PAUSE_NS),
             MemoryActivity::NotFollowed => doubled_ns.min(LONGEST_PAUSE_NS),
         };
         let usual_cost_ns = cost_ns.min(std::mem::replace(&mut self.last_cost_ns, cost_ns));
-        self.next_ns = now_ns + self.pause_ns.max(usual_cost_ns.saturating_mul(PAUSE_PER_COST));
+        let per_cost =
+            if activity == MemoryActivity::NearPeak { NEAR_PEAK_PAUSE_PER_COST } else { PAUSE_PER_COST };
+        self.next_ns = now_ns + self.pause_ns.max(usual_cost_ns.saturating_mul(per_cost));
     }
 }
 

@@ -249,6 +249,11 @@ impl Memory {
         self.processes.iter().map(|process| unsigned(process.peak_rss_kib)).max()
     }
 
+    /// Whether the next sample may show a new peak of the job.
+    pub fn is_near_peak(&self) -> bool {
+        self.level.is_none_or(|level| level.memory_kib > self.highest_kib / 8 * 7)
+    }
+
     /// Whether a sample has given a level so far.
     pub const fn has_level(&self) -> bool {
         self.level.is_some()
