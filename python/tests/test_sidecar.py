@@ -147,9 +147,20 @@ def test_sidecar_without_an_answer_is_a_warning(home: Path, on_broken_pipes: sig
     session.stop()
     ((level, note),) = session.take_notes()
     assert level == "warning" and "it exited without an answer" in note
-    missing = _native.Session(sidecar=str(home / "missing"), **tracker._settings())
-    with pytest.raises(RuntimeError, match="missing"):
-        missing.start()
+
+
+def test_host_without_the_command_samples_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from importlib import metadata
+
+    monkeypatch.setattr(metadata, "files", lambda _: None)
+    monkeypatch.setenv("PATH", "/no/such/folder")
+    with ResourceTracker(interval=0.02, method="spawn") as tracker:
+        tracker.wait_for_samples(2)
+    assert len(tracker.process_metrics) == tracker.n_samples >= 2 and _sidecars() == []
+    (record,) = (record for record in caplog.records if "in a thread" in record.getMessage())
+    assert record.getMessage().startswith("cannot start the sidecar `resource-tracker`: No such file")
 
 
 def test_signals_of_other_processes_do_not_stop_the_sidecar() -> None:
