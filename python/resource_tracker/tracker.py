@@ -336,6 +336,8 @@ class ResourceTracker:
 
         if isinstance(snapshot, Snapshot) and snapshot.packed is not None:
             return cls._of(_native.Session.unpack(snapshot.packed))
+        if not isinstance(snapshot, dict):
+            raise ValueError(f"cannot load: a snapshot is a dict, not of type `{type(snapshot).__name__}`")
         try:
             text = json.dumps(snapshot)
         except (TypeError, ValueError) as error:

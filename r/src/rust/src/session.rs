@@ -88,8 +88,12 @@ fn session_loads(text: &str) -> Answer {
 
 #[extendr]
 fn session_from_snapshot(snapshot: Robj) -> Answer {
-    let text = from_r(&snapshot)?.to_string();
-    session_loads(&text)
+    let snapshot = from_r(&snapshot)?;
+    if !snapshot.is_object() {
+        let message = "cannot load: a snapshot is a named list, as `snapshot()` of a tracker returns it";
+        return Err(Failure::new(Kind::Format, message));
+    }
+    session_loads(&snapshot.to_string())
 }
 
 #[extendr]
