@@ -152,7 +152,10 @@ class ResourceTracker:
         }
 
     def start(self) -> None:
-        """Start recording with the current attributes. RuntimeError if the tracker is running or was stopped."""
+        """Start recording with the current attributes. RuntimeError if the tracker is running or was stopped.
+
+        If the system refuses a thread or an open file, a warning is logged and nothing is recorded.
+        """
         if self.state is None and (wanted := self._settings()) != self._session.settings:
             self._adopt(_session(**wanted))
         self._session.start()
@@ -173,7 +176,7 @@ class ResourceTracker:
             _log("debug", "Resource tracker stopped with %d samples", self.n_samples)
 
     def cleanup(self) -> None:
-        """Stop and remove temporary files. The default statistics stay, the rows do not."""
+        """Stop and remove temporary files. The default statistics stay; the rows do not, so nothing can be saved."""
         self._session.remove_files()
         self._warn()
 
@@ -182,7 +185,8 @@ class ResourceTracker:
             _log(level, "%s", note)
 
     def __enter__(self) -> ResourceTracker:
-        if not self.running and self.stop_time is None:
+        # A tracker whose process has ended in the meantime (`exited`) has its rows.
+        if self.state in (None, "stopped"):
             self.start()
         return self
 
@@ -332,6 +336,8 @@ class ResourceTracker:
 
         if isinstance(snapshot, Snapshot) and snapshot.packed is not None:
             return cls._of(_native.Session.unpack(snapshot.packed))
+        if not isinstance(snapshot, dict):
+            raise ValueError(f"cannot load: a snapshot is a dict, not of type `{type(snapshot).__name__}`")
         try:
             text = json.dumps(snapshot)
         except (TypeError, ValueError) as error:
@@ -377,23 +383,18 @@ def _session(*, method: Optional[str], **settings: Any) -> _native.Session:
 
 
 def _sidecar() -> str:
-    """Return the path of the command installed by this package's wheel, else of the first one on PATH."""
-    from importlib import metadata
-
+    """Return the path of the command installed by this package's wheel, else its name, to be found on PATH."""
     try:
+        from importlib import metadata
+
         for file in metadata.files("resource-tracker") or ():
             if file.name in ("resource-tracker", "resource-tracker.exe"):
                 path = os.path.realpath(str(file.locate()))
                 if os.access(path, os.X_OK):
                     return path
-    except metadata.PackageNotFoundError:
+    except Exception:  # the wheel is not installed, or no file can be opened: the core warns and samples in a thread
         pass
-    import shutil
-
-    found = shutil.which("resource-tracker")
-    if found is None:
-        raise RuntimeError("`method` needs the command `resource-tracker`, which is not installed")
-    return found
+    return "resource-tracker"
 
 
 def _log(level: str, message: str, *arguments: Any) -> None:

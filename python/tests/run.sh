@@ -37,11 +37,12 @@ check_sources() {
 run_tests() {
     venv=$1
     shift
-    (cd "$venvs" && env --default-signal=INT,QUIT "$venv/bin/python" -m pytest --quiet "$@" "$root/python/tests")
+    (cd "$venvs" && $in_session env --default-signal=INT,QUIT "$venv/bin/python" -m pytest --quiet "$@" "$root/python/tests")
 }
 
 built=
 others=
+in_session=
 for python in $pythons; do
     found=$(find_python "$python")
     if [ -z "$found" ]; then
@@ -69,7 +70,10 @@ for python in $pythons; do
     fi
 done
 
-# The accuracy tests run the system's Python, whichever version runs the tests, so once is enough.
+# Each version in a session of its own: a tracker counts orphans of its session and process group as members of the job,
+# and the other versions' tests leave such orphans. The accuracy tests run the system's Python, whichever version runs the
+# tests, so once is enough.
+in_session='setsid --wait'
 for python in $others; do
     run_tests "$venvs/$python" --ignore="$root/python/tests/test_accuracy.py" >"$wheels/$python.out" 2>&1 &
     echo $! >"$wheels/$python.pid"

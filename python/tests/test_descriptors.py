@@ -84,6 +84,33 @@ def test_host_without_free_descriptors_is_measured_correctly() -> None:
     assert float(beyond) < 0.1 and (state, has_all) == ("stopped", "True") and float(memory) < 100
 
 
+@pytest.mark.parametrize("limit", range(6))
+@pytest.mark.parametrize("method", ["", "spawn"])
+def test_host_that_may_open_no_file_does_not_fail(limit: int, method: str) -> None:
+    program = """
+        import logging, resource, sys
+        from resource_tracker import ResourceTracker
+        logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), most))
+        with ResourceTracker(interval=0.02, method=sys.argv[2] or None) as tracker:
+            pass
+        tracker.cleanup()
+        rows, state = tracker.n_samples, tracker.state
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        if state is None:
+            with tracker:
+                tracker.wait_for_samples(2)
+            assert tracker.stats()["process_memory"]["max"] > 0
+        print(rows, state)
+    """
+    *warnings, ending = run_program(program, str(limit), method).splitlines()
+    assert all(warning.startswith("WARNING ") for warning in warnings)
+    if limit <= 3:
+        assert ending == "0 None" and "Too many open files" in warnings[0]
+        assert all(warning.endswith("; nothing is recorded") for warning in warnings if "sidecar" not in warning)
+
+
 def test_closed_and_reused_descriptors_are_never_read_or_written(tmp_path: Path) -> None:
     program = """
         import os, sys, time

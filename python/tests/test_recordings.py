@@ -86,6 +86,9 @@ def test_invalid_recording_is_an_error_with_the_file_name(tmp_path: Path, record
     for snapshot in ({}, {"metadata": {"version": 2}}, {"metadata": object()}):
         with pytest.raises(ValueError):
             ResourceTracker.from_snapshot(snapshot)
+    for value in ([], 1, "x", None):
+        with pytest.raises(ValueError, match=f"a snapshot is a dict, not of type `{type(value).__name__}`"):
+            ResourceTracker.from_snapshot(value)  # type: ignore[arg-type]
     with pytest.raises(ValueError):
         ResourceTracker.loads("not JSON")
 

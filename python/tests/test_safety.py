@@ -6,6 +6,7 @@ import contextlib
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -303,6 +304,40 @@ def test_host_that_cannot_write_has_statistics_and_no_file(scratch: Path) -> Non
     warning, rows = run_program(program).splitlines()
     assert "there are statistics, but no tables" in warning and rows == "0"
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(("limit", "method"), [(0, ""), (10, "spawn"), (8_000, "")])
+def test_write_past_the_limit_of_file_sizes_does_not_kill_the_host(limit: int, method: str) -> None:
+    # Python ignores SIGXFSZ. Its default, as in R or in an embedded Python, ends the process.
+    program = """
+        import resource, signal, sys
+        from resource_tracker import ResourceTracker
+        from resource_tracker.report import Report
+        limit = int(sys.argv[1])
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        tracker = ResourceTracker(interval=0.01, method=sys.argv[2] or None)
+        tracker.wait_for_samples(3 + limit // 200, timeout=30)
+        tracker.stop()
+        assert tracker.stats()["process_memory"]["max"] > 0
+        for save in (tracker.dump, Report("x" * 10_000).save):
+            try:
+                save("file")
+            except OSError as error:
+                print(error)
+        tracker.cleanup()
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == {signal.SIGUSR1} and signal.sigpending() == set()
+        with open("own", "wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 1_000)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(limit), method]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=os.environ["TMPDIR"])
+    # A recording of 43 rows may fit into 8,000 bytes.
+    assert done.stdout.splitlines()[-1:] == ["[Errno 27] File too large: 'file'"], done.stdout + done.stderr
+    assert limit == 8_000 or len(done.stdout.splitlines()) == 2
+    assert done.returncode == -signal.SIGXFSZ, f"a write of the host itself: {done.stderr}"
 
 
 def test_embedded_catalogue_answers_if_no_thread_can_start() -> None:

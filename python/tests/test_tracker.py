@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import math
 import os
 import subprocess
@@ -118,6 +119,18 @@ def test_context_manager_starts_and_stops() -> None:
     with ResourceTracker(interval=0.1, autostart=False) as tracker:
         assert tracker.running
     assert tracker.stop_time
+    for ended in (tracker, ResourceTracker.loads(tracker.dumps())):
+        with pytest.raises(RuntimeError, match="Create a new instance"), ended:
+            pass
+
+
+def test_context_manager_accepts_a_tracker_whose_process_has_ended() -> None:
+    with subprocess.Popen(["sleep", "0.1"]) as followed:
+        tracker = ResourceTracker(pid=followed.pid, interval=0.02)
+    while tracker.running:
+        time.sleep(0.001)
+    with tracker:
+        assert tracker.state == "exited" and tracker.n_samples >= 1
 
 
 def test_tables_have_the_documented_columns(recorded: ResourceTracker) -> None:
@@ -187,6 +200,9 @@ def test_combined_table_has_units_names_and_prefixes(recorded: ResourceTracker) 
 def test_tables_are_empty_before_the_first_row() -> None:
     tracker = ResourceTracker(autostart=False)
     assert len(tracker.process_metrics) == len(tracker.get_combined_metrics()) == 0
+    for needs_rows in (tracker.wait_for_samples, tracker.recommend_resources, tracker.recommend_server, tracker.report):
+        with pytest.raises(RuntimeError, match="has not been started"):
+            needs_rows()  # type: ignore[operator]
     with pytest.raises(RuntimeError, match=r"No metrics collected \(yet\)"):
         tracker.stats()
     with pytest.raises(RuntimeError, match=r"No metrics collected \(yet\)"):
@@ -383,7 +399,8 @@ def test_cleanup_removes_the_files(scratch: Path) -> None:
     assert not tracker.running and tracker.n_samples >= 1 and len(tracker.process_metrics) == 0
 
 
-def test_default_statistics_survive_cleanup_and_rows_do_not() -> None:
+def test_default_statistics_survive_cleanup_and_rows_do_not(tmp_path: Path) -> None:
+    file, sink = tmp_path / "run.json.gz", io.BytesIO()
     tracker = ResourceTracker(interval=0.05)
     tracker.wait_for_samples(1)
     tracker.stop()
@@ -392,10 +409,13 @@ def test_default_statistics_survive_cleanup_and_rows_do_not() -> None:
     assert tracker.stats() == tracker.stats(list(DEFAULT_STATS)) == stats
     assert tracker.recommend_resources() == recommended
     assert len(tracker.system_metrics) == len(tracker.extra_metrics) == len(tracker.get_combined_metrics()) == 0
-    assert tracker.snapshot()["process_metrics"] == [] and ResourceTracker.loads(tracker.dumps()).n_samples == 0
-    for needs_rows in (tracker.report, lambda: tracker.stats([StatSpec("process_memory", min)])):
-        with pytest.raises(RuntimeError, match=r"No metrics collected \(yet\)"):
-            needs_rows()  # type: ignore[operator]
+    with pytest.raises(RuntimeError, match=r"No metrics collected \(yet\)"):
+        tracker.stats([StatSpec("process_memory", min)])
+    dump_both = [lambda: tracker.dump(file), lambda: tracker.dump(sink)]
+    for save in (tracker.report, tracker.snapshot, tracker.dumps, *dump_both):
+        with pytest.raises(RuntimeError, match="removed by cleanup"):
+            save()  # type: ignore[operator]
+    assert not file.exists() and sink.getvalue() == b""
 
 
 def test_cleanup_can_be_repeated(scratch: Path) -> None:

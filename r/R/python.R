@@ -24,7 +24,23 @@ python_module <- function() {
     return(structure(list(), class = "resource_tracker_no_python"))
   }
   failed <- function(error) raise("unavailable", no_python, paste("reticulate:", conditionMessage(error)))
-  reticulate::import("resource_tracker", delay_load = list(on_error = failed))
+  module <- reticulate::import("resource_tracker", delay_load = list(on_error = failed))
+  class(module) <- c("resource_tracker_module", class(module))
+  module
+}
+
+# reticulate shows a module that is not loaded yet as `<pointer: 0x0>`.
+#' @export
+format.resource_tracker_module <- function(x, ...) {
+  if (!reticulate::py_is_null_xptr(x)) return(NextMethod())
+  "<Python module `resource_tracker`, which is loaded on first use>"
+}
+
+#' @export
+print.resource_tracker_module <- function(x, ...) {
+  if (!reticulate::py_is_null_xptr(x)) return(NextMethod())
+  writeLines(format(x))
+  invisible(x)
 }
 
 # Raised on use and not on access, since tools that list the objects of a package must not fail.
@@ -36,4 +52,7 @@ without_reticulate <- function() {
 `$.resource_tracker_no_python` <- function(x, name) without_reticulate()
 
 #' @export
-print.resource_tracker_no_python <- function(x, ...) without_reticulate()
+print.resource_tracker_no_python <- function(x, ...) {
+  writeLines("<Python module `resource_tracker`, which needs the R package reticulate>")
+  invisible(x)
+}

@@ -27,10 +27,14 @@ Report <- R6Class("Report",
       invisible(self)
     },
 
-    #' @description Opens the page in the browser with [utils::browseURL()].
+    #' @description Opens the page in the browser with [utils::browseURL()]. Its temporary file stays when R exits, since
+    #'   the browser may read it later.
     #' @return The report, invisibly.
     browse = function() {
-      file <- tempfile("resource-tracker-", fileext = ".html")
+      # Beside `tempdir()`, which R removes on exit, in a folder that only its owner can read.
+      folder <- tempfile("resource-tracker-", tmpdir = dirname(tempdir()))
+      if (!dir.create(folder, showWarnings = FALSE, mode = "0700")) raise("io", sprintf("cannot create `%s`", folder))
+      file <- file.path(folder, "report.html")
       self$save(file)
       utils::browseURL(paste0("file://", file))
       invisible(self)

@@ -26,10 +26,13 @@ pub fn session(error: &SessionError) -> PyErr {
             }
         },
         SessionError::Sidecar(SidecarError::Refused { .. }) => PyProcessLookupError::new_err(text(error)),
+        SessionError::Write(_) => PyOSError::new_err(text(error)),
         SessionError::Running
         | SessionError::Stopped
+        | SessionError::NotStarted { .. }
         | SessionError::TimedOut { .. }
         | SessionError::TooFew { .. }
+        | SessionError::Removed
         | SessionError::Tracker(_)
         | SessionError::Sidecar(_) => PyRuntimeError::new_err(text(error)),
     }
@@ -41,6 +44,14 @@ pub fn file(error: &io::Error, path: PathBuf) -> PyErr {
     let message = io::Error::from_raw_os_error(code).to_string();
     let message = message.split(" (os error").next().unwrap_or_default().to_owned();
     PyOSError::new_err((code, message, path.into_os_string()))
+}
+
+/// The error of saving a session to `path`.
+pub fn save(error: &SessionError, path: PathBuf) -> PyErr {
+    match error {
+        SessionError::Write(source) => file(source, path),
+        other => session(other),
+    }
 }
 
 pub fn load(error: LoadError) -> PyErr {

@@ -232,7 +232,7 @@ impl Session {
         requested: Option<String>,
     ) -> PyResult<String> {
         let history = stats_from_python(history)?;
-        let recording = self.with(py, CoreSession::recording);
+        let recording = self.with(py, CoreSession::recording).map_err(|error| error::session(&error))?;
         let options =
             ReportOptions { integration, title, names: names.unwrap_or_default(), requested, failed };
         py.detach(|| options.report(&recording, history)).map_err(|error| error::stats(&error))
@@ -243,8 +243,8 @@ impl Session {
         let packed = self.with(py, |session| {
             let mut packed = Vec::new();
             session.write_snapshot(&mut packed, true).map(|()| packed)
-        })?;
-        Ok(PyBytes::new(py, &packed))
+        });
+        Ok(PyBytes::new(py, &packed.map_err(|error| error::session(&error))?))
     }
 
     /// Loads a recording from JSON bytes, gzipped or plain.
@@ -261,12 +261,13 @@ impl Session {
         let text = self.with(py, |session| {
             let mut text = Vec::new();
             session.write_snapshot(&mut text, false).map(|()| text)
-        })?;
-        String::from_utf8(text).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+        });
+        String::from_utf8(text.map_err(|error| error::session(&error))?)
+            .map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
     /// Writes the snapshot atomically as gzipped JSON.
     fn dump(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        self.with(py, |session| session.dump(&path)).map_err(|error| error::file(&error, path))
+        self.with(py, |session| session.dump(&path)).map_err(|error| error::save(&error, path))
     }
 }

@@ -76,6 +76,9 @@ test_that("an invalid recording is an error with the file name", {
   for (snapshot in list(list(), list(metadata = list(version = 2L)), 1, "x", NULL)) {
     expect_error(ResourceTracker$from_snapshot(snapshot), class = "resource_tracker_format_error")
   }
+  for (snapshot in list(list(), list(1), 1, "x", NULL)) {
+    expect_error(ResourceTracker$from_snapshot(snapshot), "a snapshot is a named list, as `snapshot()` ", fixed = TRUE)
+  }
   for (snapshot in list(list(metadata = mean), quote(x))) {
     expect_error(ResourceTracker$from_snapshot(snapshot), "cannot convert", class = "resource_tracker_value_error")
   }

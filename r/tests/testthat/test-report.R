@@ -21,8 +21,24 @@ test_that("browse opens a file with the page", {
   report <- recorded()$report()
   expect_identical(report$browse(), report)
   expect_match(opened, "^file:///.*[.]html$")
-  shown <- paste(readLines(sub("^file://", "", opened), encoding = "UTF-8"), collapse = "\n")
+  file <- sub("^file://", "", opened)
+  on.exit(unlink(dirname(file), recursive = TRUE), add = TRUE)
+  shown <- paste(readLines(file, encoding = "UTF-8"), collapse = "\n")
   expect_identical(sub("\n$", "", as.character(report)), shown)
+})
+
+test_that("the file of browse stays when R exits, for its owner only", {
+  folder <- scratch_folder()
+  on.exit(unlink(folder, recursive = TRUE))
+  program <- c(
+    "library(resource.tracker)",
+    "options(browser = function(url) cat(sub('^file://', '', url)))",
+    "invisible(Report$new('<p>page</p>')$browse())"
+  )
+  file <- run_program(program, environment = paste0("TMPDIR=", folder))
+  expect_identical(readLines(file, warn = FALSE), "<p>page</p>")
+  expect_identical(format(file.mode(dirname(file))), "700")
+  expect_length(list.files(folder), 1)
 })
 
 test_that("the page shows status and integration", {

@@ -150,6 +150,16 @@ test_that("tables have columns but no rows before the first sample", {
   tracker$cleanup()
 })
 
+test_that("a tracker that was not started says so, and one that was cleaned cannot be saved", {
+  idle <- ResourceTracker$new(autostart = FALSE)
+  expect_error(idle$wait_for_samples(), "not been started", class = "resource_tracker_state_error")
+  tracker <- ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)$wait_for_samples()$cleanup()
+  file <- tempfile()
+  expect_error(tracker$dump(file), "removed by cleanup", class = "resource_tracker_state_error")
+  expect_error(tracker$snapshot(), "removed by cleanup", class = "resource_tracker_state_error")
+  expect_false(file.exists(file))
+})
+
 test_that("server_info and cloud_info are NULL if discovery is off", {
   info <- recorded()$server_info
   expect_true(all(c("os", "vcpus", "memory_mb", "gpu_count", "cpu_limit", "memory_limit_mb") %in% names(info)))

@@ -5,6 +5,7 @@
 //! Orphans of the job are processes of its session and process group that started after it, and that a process above the
 //! job has adopted. Workers of R's `makeCluster` are orphans from their start.
 
+use crate::os;
 use crate::os::root::Root;
 use crate::probe::procfs::{PidStat, read_stat};
 
@@ -13,6 +14,8 @@ pub struct Orphans {
     group: u64,
     session: u64,
     start_ticks: u64,
+    /// When the recording began. A zombie that is older had ended before, and its parent has not reaped it yet.
+    since_ticks: u64,
     /// Processes that may adopt orphans of the job: init, and ancestors of the root, but not its parent, and not those of
     /// its process group: a shell or `make` that started the root also starts other processes of this group.
     parents: Vec<u32>,
@@ -32,7 +35,8 @@ impl Orphans {
             pid = ancestor.ppid;
         }
         let PidStat { group, session, start_ticks, .. } = *stat;
-        Self { group, session, start_ticks, parents, were_found: false }
+        let since_ticks = if root.is_recorded() { None } else { os::ticks_since_boot() }.unwrap_or(0);
+        Self { group, session, start_ticks, since_ticks, parents, were_found: false }
     }
 
     pub fn include(&self, stat: &PidStat) -> bool {
@@ -40,6 +44,7 @@ impl Orphans {
             && stat.group > 0
             && stat.start_ticks >= self.start_ticks
             && self.parents.contains(&stat.ppid)
+            && !(stat.is_zombie() && stat.start_ticks < self.since_ticks)
     }
 }
 
@@ -63,8 +68,14 @@ mod tests {
             start_ticks,
             ..PidStat::default()
         };
-        let orphans =
-            Orphans { group: 50, session: 40, start_ticks: 9, parents: vec![1, 30], were_found: false };
+        let orphans = Orphans {
+            group: 50,
+            session: 40,
+            start_ticks: 9,
+            since_ticks: 20,
+            parents: vec![1, 30],
+            were_found: false,
+        };
         assert!(orphans.include(&stat(1, 50, 40, 9)) && orphans.include(&stat(30, 50, 40, 12)));
         assert!(
             !orphans.include(&stat(45, 50, 40, 12)),
@@ -73,6 +84,9 @@ mod tests {
         assert!(!orphans.include(&stat(1, 51, 40, 12)), "another job of the same shell");
         assert!(!orphans.include(&stat(1, 50, 41, 12)), "another session");
         assert!(!orphans.include(&stat(1, 50, 40, 8)), "older than the job");
+        let zombie = |start_ticks| PidStat { state: b'Z', ..stat(1, 50, 40, start_ticks) };
+        assert!(!orphans.include(&zombie(12)), "it had ended before the recording began");
+        assert!(orphans.include(&zombie(20)));
         let folder = tempfile::tempdir().unwrap();
         for (pid, ppid) in [(30, 1), (45, 30)] {
             std::fs::create_dir_all(folder.path().join(format!("proc/{pid}"))).unwrap();

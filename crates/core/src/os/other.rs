@@ -43,6 +43,11 @@ pub const fn leave_descriptors() -> bool {
     false
 }
 
+/// Runs `write`. On macOS, SIGXFSZ is sent to the process, so a thread cannot block it for its own writes.
+pub fn without_size_signal<T>(write: impl FnOnce() -> T) -> T {
+    write()
+}
+
 /// The files of this host, which are opened for each read.
 #[derive(Debug)]
 pub struct Root;

@@ -92,7 +92,7 @@ impl Output {
         let renamed = fs::rename(&aside, &path).or_else(|error| {
             // A file that is bind-mounted into a container can be written but not replaced.
             if error.kind() == io::ErrorKind::ResourceBusy {
-                fs::copy(&aside, &path).map(|_| ())
+                os::without_size_signal(|| fs::copy(&aside, &path)).map(|_| ())
             } else {
                 Err(error)
             }
@@ -117,7 +117,7 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        os::without_size_signal(|| self.file.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {

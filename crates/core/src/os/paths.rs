@@ -10,6 +10,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::os;
+
 /// The name of the tracker's folder.
 const NAME: &str = "resource-tracker";
 
@@ -102,7 +104,7 @@ pub(crate) fn writer() -> String {
 pub(crate) fn takes_files(folder: &Path) -> bool {
     let probe = folder.join(format!("{NAME}-probe-{}", writer()));
     let Ok(mut file) = OpenOptions::new().write(true).create_new(true).open(&probe) else { return false };
-    let is_written = file.write_all(PROBE).is_ok();
+    let is_written = os::without_size_signal(|| file.write_all(PROBE)).is_ok();
     std::fs::remove_file(&probe).is_ok() && is_written
 }
 

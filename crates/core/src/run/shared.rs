@@ -56,6 +56,9 @@ impl Shared {
     pub fn start(&self) -> Result<(), SessionError> {
         self.with(|session| {
             session.start()?;
+            if session.state().is_none() {
+                return Ok(());
+            }
             let _ = self.started.set(Started {
                 by_pid: std::process::id(),
                 journal: session.journal().map(PathBuf::from),

@@ -43,6 +43,14 @@ impl TrackerError {
         }
     }
 
+    /// Whether the machine is the cause, for instance no free descriptor, and not the request.
+    pub(super) const fn is_shortage(&self) -> bool {
+        matches!(
+            self,
+            Self::Host(_) | Self::Resources(_) | Self::Target { source: SourceError::Io { .. }, .. }
+        )
+    }
+
     /// What the user can do about it.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {

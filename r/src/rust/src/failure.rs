@@ -43,6 +43,13 @@ impl Failure {
         Self { kind, message: with_causes(error), hint: hint.map(str::to_owned) }
     }
 
+    pub fn save(path: &str, error: SessionError) -> Self {
+        match error {
+            SessionError::Write(source) => Self::write(path, &source),
+            other => other.into(),
+        }
+    }
+
     pub fn write(path: &str, error: &std::io::Error) -> Self {
         Self::new(Kind::Io, format!("cannot write `{path}`: {error}"))
     }
@@ -85,8 +92,11 @@ impl From<SessionError> for Failure {
         let (kind, hint) = match &error {
             SessionError::Running
             | SessionError::Stopped
+            | SessionError::NotStarted { .. }
             | SessionError::TimedOut { .. }
-            | SessionError::TooFew { .. } => (Kind::State, None),
+            | SessionError::TooFew { .. }
+            | SessionError::Removed => (Kind::State, None),
+            SessionError::Write(_) => (Kind::Io, None),
             SessionError::Tracker(tracker) => {
                 let kind = match tracker {
                     TrackerError::Target {

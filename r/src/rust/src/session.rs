@@ -88,8 +88,12 @@ fn session_loads(text: &str) -> Answer {
 
 #[extendr]
 fn session_from_snapshot(snapshot: Robj) -> Answer {
-    let text = from_r(&snapshot)?.to_string();
-    session_loads(&text)
+    let snapshot = from_r(&snapshot)?;
+    if !snapshot.is_object() {
+        let message = "cannot load: a snapshot is a named list, as `snapshot()` of a tracker returns it";
+        return Err(Failure::new(Kind::Format, message));
+    }
+    session_loads(&snapshot.to_string())
 }
 
 #[extendr]
@@ -223,7 +227,7 @@ fn session_cloud_info(session: Robj) -> Answer {
 #[extendr]
 fn session_report(session: Robj, integration: &str, history: Robj, failed: bool) -> Answer<String> {
     let history = stats_from_r(&history)?;
-    let recording = shared(&session)?.with(Session::recording);
+    let recording = shared(&session)?.with(Session::recording)?;
     let options = ReportOptions { integration: integration.to_owned(), failed, ..ReportOptions::default() };
     Ok(options.report(&recording, history)?)
 }
@@ -231,7 +235,7 @@ fn session_report(session: Robj, integration: &str, history: Robj, failed: bool)
 /// The recording so far, with tables as data frames.
 #[extendr]
 fn session_snapshot(session: Robj) -> Answer {
-    let Recording { head, process, system, extra } = shared(&session)?.with(Session::recording);
+    let Recording { head, process, system, extra } = shared(&session)?.with(Session::recording)?;
     let mut text = Vec::new();
     let without_rows = Recording { head, process: None, system: None, extra: None };
     let written = without_rows.write(&mut text).map_err(|error| error.to_string());
@@ -257,15 +261,14 @@ fn session_snapshot(session: Robj) -> Answer {
 #[extendr]
 fn session_dumps(session: Robj) -> Answer<String> {
     let mut text = Vec::new();
-    let written = shared(&session)?.with(|session| session.write_snapshot(&mut text, false));
-    written.map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
+    shared(&session)?.with(|session| session.write_snapshot(&mut text, false))?;
     String::from_utf8(text).map_err(|error| Failure::new(Kind::Format, error.to_string()))
 }
 
 #[extendr]
 fn session_dump(session: Robj, file: &str) -> Answer<()> {
     let written = shared(&session)?.with(|session| session.dump(Path::new(file)));
-    written.map_err(|error| Failure::write(file, &error))
+    written.map_err(|error| Failure::save(file, error))
 }
 
 /// Writes a text file atomically.

@@ -8,7 +8,7 @@
 
 use super::error::CatalogError;
 use super::server::Server;
-use crate::os::paths;
+use crate::os::{self, paths};
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
@@ -143,7 +143,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let temporary = path.with_extension(format!("{}.part", paths::writer()));
     let written = fs::File::create(&temporary)
-        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|mut file| os::without_size_signal(|| file.write_all(bytes)))
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);

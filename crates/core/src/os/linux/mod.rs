@@ -266,6 +266,27 @@ pub fn ignored_at_start() -> Vec<i32> {
         .collect()
 }
 
+/// Runs `write` so that a write past the limit of file sizes (`RLIMIT_FSIZE`) returns an error, as on a full disk, and
+/// does not end the host process. The kernel sends SIGXFSZ to the thread that writes; there it is blocked, and discarded
+/// after the write.
+pub fn without_size_signal<T>(write: impl FnOnce() -> T) -> T {
+    let signal = SignalSet::of(&[libc::SIGXFSZ]);
+    let mut pending = SignalSet::of(&[]);
+    // SAFETY: the call writes one set.
+    unsafe { libc::sigpending(&raw mut pending.0) };
+    // SAFETY: a valid set and a valid signal.
+    let is_of_the_host = unsafe { libc::sigismember(&raw const pending.0, libc::SIGXFSZ) } == 1;
+    let mask = signal.block();
+    let written = write();
+    if !is_of_the_host {
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a valid set and time; no details of the signal are written.
+        unsafe { libc::sigtimedwait(&raw const signal.0, std::ptr::null_mut(), &raw const at_once) };
+    }
+    mask.restore();
+    written
+}
+
 /// How a process that is not a child ended, from its pidfd; `None` until the process is reaped, and before Linux 6.15.
 pub fn ending_of(pidfd: BorrowedFd<'_>) -> Option<Ending> {
     /// The first version of `struct pidfd_info`, `include/uapi/linux/pidfd.h`.

@@ -38,13 +38,17 @@ pub use report::ReportOptions;
 const SHORTEST_PAUSE_S: f64 = 0.001;
 const LONGEST_PAUSE_S: f64 = 0.05;
 
-/// Why a session cannot start, or cannot wait for rows. The texts are those of the original package.
+/// Why a session cannot start, wait for rows or save them. Texts that the original package has are the same here.
 #[derive(Debug, Error)]
 pub enum SessionError {
     #[error("Resource tracker already running, cannot start again.")]
     Running,
     #[error("Resource tracker already stopped. Create a new instance instead of trying to restart it.")]
     Stopped,
+    #[error(
+        "Resource tracker has not been started, cannot wait to collect the requested {wanted} sample(s)."
+    )]
+    NotStarted { wanted: u64 },
     #[error("Timed out waiting for resource tracker to collect {wanted} samples")]
     TimedOut { wanted: u64 },
     #[error(
@@ -52,6 +56,10 @@ pub enum SessionError {
          {wanted} sample(s)."
     )]
     TooFew { found: u64, wanted: u64 },
+    #[error("The samples of this resource tracker were removed by cleanup. Save the recording before that.")]
+    Removed,
+    #[error(transparent)]
+    Write(#[from] std::io::Error),
     #[error(transparent)]
     Tracker(#[from] TrackerError),
     #[error(transparent)]
@@ -100,6 +108,8 @@ pub struct Session {
     cloud: Option<Map<String, Value>>,
     /// Folder of the journal; `None` is the system's folder for temporary files.
     rows_folder: Option<PathBuf>,
+    /// Whether `remove_files` has removed the journal.
+    are_rows_removed: bool,
     /// Warnings that `take_notes` has not returned yet.
     warnings: Vec<String>,
     /// How many of the sampler's notes `take_notes` has returned.
@@ -116,6 +126,7 @@ impl Session {
             server: None,
             cloud: None,
             rows_folder: None,
+            are_rows_removed: false,
             warnings: Vec::new(),
             notes_taken: 0,
         }
@@ -192,6 +203,7 @@ impl Session {
         let _ = self.rows();
         let is_in_use = self.has_live_sidecar();
         if let Source::Thread { rows, .. } | Source::Sidecar { rows, .. } = &mut self.source {
+            self.are_rows_removed |= rows.is_some();
             match rows.take() {
                 Some(rows) if is_in_use => drop(rows.leave_on_disk()),
                 rows => drop(rows),
@@ -249,6 +261,9 @@ impl Session {
         let found = self.rows();
         if found >= wanted {
             return Ok(None);
+        }
+        if matches!(self.source, Source::NotStarted) {
+            return Err(SessionError::NotStarted { wanted });
         }
         if !is_running {
             return Err(SessionError::TooFew { found, wanted });

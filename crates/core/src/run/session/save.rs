@@ -6,7 +6,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use super::{Session, Source};
+use super::{Session, SessionError, Source};
 use crate::error::with_causes;
 use crate::os::Moment;
 use crate::os::output::Output;
@@ -41,20 +41,26 @@ impl Session {
     }
 
     /// Writes the snapshot as JSON, gzipped or plain.
-    pub fn write_snapshot(&mut self, out: &mut impl Write, compressed: bool) -> io::Result<()> {
+    pub fn write_snapshot(&mut self, out: &mut impl Write, compressed: bool) -> Result<(), SessionError> {
+        self.check_rows()?;
         if compressed {
             let mut out = gzip(out);
             self.write_plain(&mut out)?;
-            return out.finish()?.flush();
+            return Ok(out.finish()?.flush()?);
         }
-        self.write_plain(out)
+        Ok(self.write_plain(out)?)
+    }
+
+    const fn check_rows(&self) -> Result<(), SessionError> {
+        if self.are_rows_removed { Err(SessionError::Removed) } else { Ok(()) }
     }
 
     /// Writes the snapshot to a gzipped file. If this fails, an earlier file of that name stays unchanged.
-    pub fn dump(&mut self, path: &Path) -> io::Result<()> {
+    pub fn dump(&mut self, path: &Path) -> Result<(), SessionError> {
+        self.check_rows()?;
         let mut file = BufWriter::with_capacity(64 << 10, Output::open(path)?);
         self.write_snapshot(&mut file, true)?;
-        file.into_inner().map_err(io::IntoInnerError::into_error)?.commit()
+        Ok(file.into_inner().map_err(io::IntoInnerError::into_error)?.commit()?)
     }
 
     fn write_plain(&mut self, out: &mut impl Write) -> io::Result<()> {
@@ -79,12 +85,13 @@ impl Session {
     }
 
     /// The whole recording in memory.
-    pub fn recording(&mut self) -> Recording {
+    pub fn recording(&mut self) -> Result<Recording, SessionError> {
+        self.check_rows()?;
         if let Source::Loaded { recording, .. } = &self.source {
-            return (**recording).clone();
+            return Ok((**recording).clone());
         }
         let mut recording = Recording::new(self.head());
         self.each_row(|row| recording.push(row));
-        recording
+        Ok(recording)
     }
 }

@@ -20,7 +20,8 @@ use crate::store::rows::Rows;
 use crate::store::rows::temporary_name;
 
 impl Session {
-    /// Starts the sampler, and the discovery of the cloud in the background.
+    /// Starts the sampler, and the discovery of the cloud in the background. If the system refuses what the sampler
+    /// needs, the session stays as it is, with a warning: the host program must not fail because of its tracker.
     pub fn start(&mut self) -> Result<(), SessionError> {
         if self.is_running() {
             return Err(SessionError::Running);
@@ -44,7 +45,7 @@ impl Session {
             Some(Err(error)) => return Err(error.into()),
             None => self.start_thread()?,
         }
-        if self.plan.discover_cloud {
+        if self.plan.discover_cloud && !matches!(self.source, Source::NotStarted) {
             self.discover_cloud();
         }
         Ok(())
@@ -60,9 +61,19 @@ impl Session {
     fn start_thread(&mut self) -> Result<(), SessionError> {
         let target =
             if self.plan.config.track_processes { Target::Running(self.plan.pid) } else { Target::None };
+        let warnings = self.warnings.len();
         let (rows, sink) = self.start_rows().unzip();
         let config = Config { in_process: true, ..self.plan.config };
-        let tracker = Tracker::start(config, target, sink.into_iter().collect())?;
+        let tracker = match Tracker::start(config, target, sink.into_iter().collect()) {
+            Ok(tracker) => tracker,
+            Err(error) if error.is_shortage() => {
+                // Instead of a warning that the journal cannot be written.
+                self.warnings.truncate(warnings);
+                self.warnings.push(format!("{}; nothing is recorded", with_causes(&error)));
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
         self.start_time = Some(tracker.started().wall_s());
         self.source = Source::Thread { tracker: Box::new(tracker), rows };
         Ok(())

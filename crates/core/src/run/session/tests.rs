@@ -56,7 +56,7 @@ fn removed_journal_costs_only_the_rows() {
 #[test]
 fn poll_gives_the_pause_or_the_reason_to_give_up() {
     let mut session = Session::new(plan());
-    assert!(matches!(session.poll_rows(1, 0.0, 1.0), Err(SessionError::TooFew { found: 0, .. })));
+    assert!(matches!(session.poll_rows(1, 0.0, 1.0), Err(SessionError::NotStarted { wanted: 1 })));
     session.start().unwrap();
     let never = 1_000_000;
     assert_eq!(session.poll_rows(never, 0.0, 1.0).unwrap(), Some(0.002), "a tenth of the interval");
@@ -127,6 +127,10 @@ fn statistics_stay_when_the_files_are_removed() {
     session.remove_files();
     assert!(!journal.exists());
     assert_eq!((session.rows(), session.frame(Table::Process).unwrap().len()), (rows, 0));
+    session.remove_files();
+    let file = journal.with_extension("json.gz");
+    assert!(matches!(session.dump(&file), Err(SessionError::Removed)) && !file.exists());
+    assert!(matches!(session.recording(), Err(SessionError::Removed)));
 }
 
 #[test]

@@ -74,11 +74,7 @@ impl SidecarError {
     /// Whether the machine is the cause, and not the request. The session then samples in a thread.
     pub fn is_shortage(&self) -> bool {
         match self {
-            // Not a shortage: the command is not installed, or is not executable.
-            Self::Start { source, .. } => {
-                !matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
-            }
-            Self::Unsupported | Self::Failed { .. } => true,
+            Self::Unsupported | Self::Start { .. } | Self::Failed { .. } => true,
             Self::Refused { .. } | Self::Arguments(_) => false,
         }
     }
@@ -136,9 +132,8 @@ mod tests {
         let start = |kind: io::ErrorKind| SidecarError::Start { program: "it".into(), source: kind.into() };
         let why = || "no room".to_owned();
         assert!(start(io::ErrorKind::WouldBlock).is_shortage());
+        assert!(start(io::ErrorKind::NotFound).is_shortage(), "the command is not installed");
         assert!(SidecarError::Failed { why: why() }.is_shortage());
-        assert!(!start(io::ErrorKind::NotFound).is_shortage());
-        assert!(!start(io::ErrorKind::PermissionDenied).is_shortage());
         assert!(!SidecarError::Refused { why: why() }.is_shortage());
     }
 }

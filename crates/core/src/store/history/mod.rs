@@ -198,8 +198,8 @@ impl History {
         let opened = os::for_owner(OpenOptions::new().write(true).create_new(true)).open(&temporary);
         let written = opened.and_then(|file| {
             let mut file = BufWriter::new(file);
-            let written =
-                write(&mut file).and_then(|()| file.flush()).and_then(|()| fs::rename(&temporary, path));
+            let written = os::without_size_signal(|| write(&mut file).and_then(|()| file.flush()))
+                .and_then(|()| fs::rename(&temporary, path));
             if written.is_err() {
                 let _ = fs::remove_file(&temporary);
             }

@@ -46,7 +46,7 @@ impl Journal {
         let mut file = os::above_stdio(opened)?;
         let mut head = serde_json::to_vec(&record::Head::new(recording))?;
         head.push(b'\n');
-        if let Err(error) = file.write_all(&head) {
+        if let Err(error) = os::without_size_signal(|| file.write_all(&head)) {
             // Recovery cannot use a journal with an incomplete first line.
             let _ = fs::remove_file(path);
             return Err(error);
@@ -92,7 +92,7 @@ impl Journal {
                 &mut opened
             }
         };
-        if let Err(error) = file.write_all(&tail.waiting) {
+        if let Err(error) = os::without_size_signal(|| file.write_all(&tail.waiting)) {
             // Removes the incomplete record: readers would ignore all records after it.
             file.set_len(tail.length)?;
             return Err(error);
@@ -104,7 +104,7 @@ impl Journal {
 /// Appends the end record, which marks the journal as complete.
 pub(crate) fn close(path: &Path) -> io::Result<()> {
     let mut file = os::above_stdio(OpenOptions::new().append(true).open(path)?)?;
-    file.write_all(&record::encode_end())
+    os::without_size_signal(|| file.write_all(&record::encode_end()))
 }
 
 #[cfg(test)]
