@@ -62,7 +62,8 @@ impl Saver {
         let history = load::history();
         let place = match (&args.output, args.no_save, &history) {
             (Some(path), ..) => {
-                let output = Output::open_argument(path).map_err(|error| Failure::output(path, error))?;
+                let output =
+                    Output::open_argument(path, args.force).map_err(|error| Failure::output(path, error))?;
                 Place::File { output: Box::new(output), path: path.clone() }
             }
             (None, false, Some(history)) => Place::History { history: history.clone(), id: id.clone() },
@@ -72,10 +73,10 @@ impl Saver {
         if let Some(path) = &args.csv {
             let tables: &'static [Table] =
                 if args.no_system { &[Table::Process] } else { &[Table::System, Table::Process] };
-            let sink = RowSink::to_path(path, RowFormat::CombinedCsv(tables));
+            let sink = RowSink::to_path(path, args.force, RowFormat::CombinedCsv(tables));
             sinks.push(Box::new(sink.map_err(|error| Failure::output(path, error))?));
         }
-        let report = args.report.clone().map(|path| match Output::open_argument(&path) {
+        let report = args.report.clone().map(|path| match Output::open_argument(&path, args.force) {
             Ok(output) => Ok((output, path)),
             Err(error) => Err(Failure::output(&path, error)),
         });

@@ -6,9 +6,10 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
 
 /// The name of the tracker's folder.
 const NAME: &str = "resource-tracker";
@@ -92,10 +93,14 @@ fn usable_folder(named: PathBuf) -> PathBuf {
     usable.or(absolute).unwrap_or(named)
 }
 
-/// A part of a file name that no other process of this machine and no other thread of this process uses.
+/// A part of a file name that no other process can predict: another user could create the file before.
 pub(crate) fn writer() -> String {
-    static WRITERS: AtomicU32 = AtomicU32::new(0);
-    format!("{}-{}", std::process::id(), WRITERS.fetch_add(1, Ordering::Relaxed))
+    format!("{:016x}", random_bits())
+}
+
+/// A hash of the time and the pid with random keys of this process.
+pub(crate) fn random_bits() -> u64 {
+    RandomState::new().hash_one((SystemTime::now(), std::process::id()))
 }
 
 /// Whether a file can be created and written in a folder; the write fails on a full disk.

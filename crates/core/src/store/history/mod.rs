@@ -21,10 +21,8 @@ mod prune;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -139,9 +137,7 @@ impl History {
 
     /// A new id: 48 bits of a hash of the time, the pid and a random seed of this process.
     pub fn new_id() -> String {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let bits = RandomState::new().hash_one((now.as_nanos(), std::process::id()));
-        format!("{:012x}", bits >> 16)
+        format!("{:012x}", paths::random_bits() >> 16)
     }
 
     pub fn recording_path(&self, id: &str) -> PathBuf {
@@ -301,6 +297,7 @@ mod tests {
     use super::*;
     use crate::store::recording::{Recording, Run};
     use std::collections::HashSet;
+    use std::time::SystemTime;
 
     fn history() -> (tempfile::TempDir, History) {
         let directory = tempfile::tempdir().unwrap();
