@@ -103,7 +103,7 @@ impl Saver {
             return;
         }
         let head = Head::new(&self.config, 0, load::unix_now_s(), self.run.clone());
-        let about = Rows::describe(&head.metadata, &self.run);
+        let about = Rows::describe(&head.metadata, &self.run, None);
         let in_history = history.filter(|_| !unsaved).map(|history| {
             history.prepare().map_err(io::Error::other)?;
             Rows::start(&history.journal_path(id), &about, false)
@@ -156,7 +156,14 @@ impl Saver {
                 let entry = HistoryEntry::new(&id, &saved.head, tracker.summary().stats().ok());
                 let stored = history.store(&entry, |file| rows.write_snapshot(file, &saved.head));
                 // A failed removal of old runs is retried by a later run.
-                let _ = history.prune_sometimes(self.keep_runs, SystemTime::now());
+                match history.prune_sometimes(self.keep_runs, SystemTime::now()) {
+                    Ok(removed) if removed > 0 => saved.notes.push(format!(
+                        "removed {} from the history, which keeps the newest {} (--keep-runs)",
+                        count(removed, "old run"),
+                        self.keep_runs,
+                    )),
+                    _ => {}
+                }
                 stored.map_err(|error| with_causes(&error))
             }
             Place::Nowhere => return Some(saved),
@@ -164,7 +171,7 @@ impl Saver {
         match written {
             Ok(path) => saved.recording = Some(path),
             Err(why) => {
-                let journal = rows.leave_on_disk().display().to_string();
+                let journal = rows.leave_finished(&saved.head, &why).display().to_string();
                 // A full disk gives one warning: the warning below replaces the warning about lost rows.
                 saved.notes.retain(|note| !note.contains(&journal));
                 saved.notes.push(format!(
@@ -174,6 +181,10 @@ impl Saver {
         }
         Some(saved)
     }
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 fn write_file(output: Output, rows: &Rows, head: &Head) -> io::Result<()> {

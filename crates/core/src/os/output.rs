@@ -334,13 +334,14 @@ mod tests {
             let files = fs::read_dir(folder.path()).unwrap();
             files.map(|file| file.unwrap().file_name()).collect::<std::collections::HashSet<_>>()
         };
-        let outputs: Vec<Output> = (0..100).map(|_| Output::open(&path).unwrap()).collect();
+        let mut outputs: Vec<Output> = (0..100).map(|_| Output::open(&path).unwrap()).collect();
         assert_eq!(names().len(), 100, "the files of running writers stay");
         let before = names();
         // As if the writers were killed: the locks are free, the files stay.
-        for mut output in outputs {
+        for output in &mut outputs {
             output.place = Place::Direct;
         }
+        drop(outputs);
         fs::write(folder.path().join(".out.notes.tmp"), "of the user").unwrap();
         let _output = Output::open(&path).unwrap();
         assert_eq!(names().len(), 2, "{:?}", names());

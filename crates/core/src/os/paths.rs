@@ -86,11 +86,22 @@ pub fn temporary() -> PathBuf {
 }
 
 fn usable_folder(named: PathBuf) -> PathBuf {
+    let folders = folders_for_temporary_files(&named);
+    let usable = folders.iter().find(|folder| takes_files(folder));
+    usable.or(folders.first()).cloned().unwrap_or(named)
+}
+
+/// The folders in which [`temporary`] may find room, in this order and without duplicates.
+pub(crate) fn folders_for_temporary_files(named: &Path) -> Vec<PathBuf> {
     let usual = ["/tmp", "/var/tmp"].map(PathBuf::from).into_iter().chain(std::env::current_dir().ok());
-    // This fails for a relative path if the working folder was deleted.
-    let absolute = std::path::absolute(&named).ok();
-    let usable = absolute.clone().into_iter().chain(usual).find(|folder| takes_files(folder));
-    usable.or(absolute).unwrap_or(named)
+    let mut folders: Vec<PathBuf> = Vec::new();
+    // `absolute` fails for a relative path if the working folder was deleted.
+    for folder in std::path::absolute(named).into_iter().chain(usual) {
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    folders
 }
 
 /// A part of a file name that no other process can predict: another user could create the file before.
