@@ -11,7 +11,7 @@ use crate::load::load;
 pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
     let recording = load(&args.which.recording)?;
     let unwritable = |error| Failure::unwritable(&args.output, error);
-    let mut output = Output::open_argument(&args.output).map_err(unwritable)?;
+    let mut output = Output::open_argument(&args.output, args.force).map_err(unwritable)?;
     let options =
         CombinedOptions { bytes: args.bytes, human_names: args.human_names, ..CombinedOptions::default() };
     let format = match args.format {

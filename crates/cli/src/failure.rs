@@ -30,15 +30,17 @@ struct Unwritable {
 impl Failure {
     /// An output of `run` or `attach` that cannot be opened, found before the job starts.
     pub fn output(path: &Path, source: io::Error) -> Self {
-        Self {
-            hint: Some("the job was not started; choose a writable path"),
-            code: BEFORE_THE_JOB,
-            ..Self::unwritable(path, source)
-        }
+        let hint = match source.kind() {
+            io::ErrorKind::AlreadyExists => "the job was not started; `--force` replaces the file",
+            _ => "the job was not started; choose a writable path",
+        };
+        Self { hint: Some(hint), code: BEFORE_THE_JOB, ..Self::unwritable(path, source) }
     }
 
     pub fn unwritable(path: &Path, source: io::Error) -> Self {
-        Self::new(Unwritable { path: path.to_owned(), source }, None)
+        let exists = source.kind() == io::ErrorKind::AlreadyExists;
+        let hint = exists.then_some("choose another path, or replace the file with `--force`");
+        Self::new(Unwritable { path: path.to_owned(), source }, hint)
     }
 
     /// An error of `attach`, `process` or `system`. They start no job, so the exit statuses 125 to 127 do not apply.

@@ -18,9 +18,14 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
     let listing = recovered_history().map(|history| history.list()).transpose()?.unwrap_or_default();
     let entries: Vec<&HistoryEntry> =
         listing.entries.iter().filter(|entry| args.job.is_none() || entry.job == args.job).collect();
-    if listing.damaged > 0 {
-        let runs = if listing.damaged == 1 { "run" } else { "runs" };
-        show::warning(&format!("cannot read {} {runs} of the history", listing.damaged));
+    if let Some(first) = listing.damaged.first() {
+        let count = listing.damaged.len();
+        let runs = if count == 1 { "run" } else { "runs" };
+        let ids = show::one_line(&listing.damaged.join(" "), 60);
+        let example = show::one_line(first, 60);
+        show::warning(&format!(
+            "cannot read {count} {runs} of the history: {ids}; `resource-tracker rm {example}` removes it"
+        ));
     }
     if args.format.json {
         return show::json(&json!({ "runs": entries }));
@@ -91,12 +96,12 @@ pub fn rm(args: &RmArgs) -> Result<u8, Failure> {
         ids.extend(history.list()?.entries.into_iter().filter(matches).map(|entry| entry.id));
     }
     for name in &args.runs {
-        ids.push(history.find(name)?.id);
+        ids.push(history.find_to_remove(name)?);
     }
     ids.sort_unstable();
     ids.dedup();
     for id in &ids {
-        history.remove(id)?;
+        history.remove_with_journal(id)?;
     }
     if args.format.json {
         return show::json(&json!({ "removed": ids }));

@@ -36,7 +36,15 @@ pub fn load_with_path(name: &str) -> Result<(Recording, PathBuf), Failure> {
 fn find_in_history(name: &str) -> Result<PathBuf, Failure> {
     let Some(history) = recovered_history() else { return Ok(PathBuf::from(name)) };
     match history.find(name) {
-        Ok(entry) => Ok(history.recording_path(&entry.id)),
+        Ok(entry) => {
+            let path = history.recording_path(&entry.id);
+            // Opening a FIFO would block.
+            if path.exists() && !path.is_file() {
+                let source = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+                return Err(LoadError::Open { path, source }.into());
+            }
+            Ok(path)
+        }
         // If the argument looks like a path, the error of opening the file is more helpful than `no run named`.
         Err(_) if name.contains('/') || Path::new(name).extension().is_some() => Ok(PathBuf::from(name)),
         Err(error) => Err(error.into()),
@@ -48,7 +56,7 @@ pub fn recovered_history() -> Option<History> {
     let history = history()?;
     // A journal that cannot be recovered stays and is tried again by the next command.
     let _ = history.recover();
-    let _ = history.recover_temporary(&std::env::temp_dir());
+    let _ = history.recover_temporary();
     Some(history)
 }
 

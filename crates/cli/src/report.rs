@@ -19,7 +19,8 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
         .clone()
         .unwrap_or_else(|| PathBuf::from(file_name(&recording.head, &args.which.recording)));
     let failed = |error| Failure::unwritable(&path, error);
-    let mut output = Output::open_argument(&path).map_err(failed)?;
+    let open = if args.output.is_some() { Output::open_argument } else { Output::open_default };
+    let mut output = open(&path, args.force).map_err(failed)?;
     let html = page(&recording, args.context.network.catalog(), args.context.history);
     output.write_all(html.as_bytes()).and_then(|()| output.commit()).map_err(failed)?;
     if path != Path::new("-") && args.format.json {

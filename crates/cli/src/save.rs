@@ -62,7 +62,8 @@ impl Saver {
         let history = load::history();
         let place = match (&args.output, args.no_save, &history) {
             (Some(path), ..) => {
-                let output = Output::open_argument(path).map_err(|error| Failure::output(path, error))?;
+                let output =
+                    Output::open_argument(path, args.force).map_err(|error| Failure::output(path, error))?;
                 Place::File { output: Box::new(output), path: path.clone() }
             }
             (None, false, Some(history)) => Place::History { history: history.clone(), id: id.clone() },
@@ -72,10 +73,10 @@ impl Saver {
         if let Some(path) = &args.csv {
             let tables: &'static [Table] =
                 if args.no_system { &[Table::Process] } else { &[Table::System, Table::Process] };
-            let sink = RowSink::to_path(path, RowFormat::CombinedCsv(tables));
+            let sink = RowSink::to_path(path, args.force, RowFormat::CombinedCsv(tables));
             sinks.push(Box::new(sink.map_err(|error| Failure::output(path, error))?));
         }
-        let report = args.report.clone().map(|path| match Output::open_argument(&path) {
+        let report = args.report.clone().map(|path| match Output::open_argument(&path, args.force) {
             Ok(output) => Ok((output, path)),
             Err(error) => Err(Failure::output(&path, error)),
         });
@@ -102,7 +103,7 @@ impl Saver {
             return;
         }
         let head = Head::new(&self.config, 0, load::unix_now_s(), self.run.clone());
-        let about = Rows::describe(&head.metadata, &self.run);
+        let about = Rows::describe(&head.metadata, &self.run, None);
         let in_history = history.filter(|_| !unsaved).map(|history| {
             history.prepare().map_err(io::Error::other)?;
             Rows::start(&history.journal_path(id), &about, false)
@@ -155,7 +156,14 @@ impl Saver {
                 let entry = HistoryEntry::new(&id, &saved.head, tracker.summary().stats().ok());
                 let stored = history.store(&entry, |file| rows.write_snapshot(file, &saved.head));
                 // A failed removal of old runs is retried by a later run.
-                let _ = history.prune_sometimes(self.keep_runs, SystemTime::now());
+                match history.prune_sometimes(self.keep_runs, SystemTime::now()) {
+                    Ok(removed) if removed > 0 => saved.notes.push(format!(
+                        "removed {} from the history, which keeps the newest {} (--keep-runs)",
+                        count(removed, "old run"),
+                        self.keep_runs,
+                    )),
+                    _ => {}
+                }
                 stored.map_err(|error| with_causes(&error))
             }
             Place::Nowhere => return Some(saved),
@@ -163,7 +171,7 @@ impl Saver {
         match written {
             Ok(path) => saved.recording = Some(path),
             Err(why) => {
-                let journal = rows.leave_on_disk().display().to_string();
+                let journal = rows.leave_finished(&saved.head, &why).display().to_string();
                 // A full disk gives one warning: the warning below replaces the warning about lost rows.
                 saved.notes.retain(|note| !note.contains(&journal));
                 saved.notes.push(format!(
@@ -173,6 +181,10 @@ impl Saver {
         }
         Some(saved)
     }
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 fn write_file(output: Output, rows: &Rows, head: &Head) -> io::Result<()> {

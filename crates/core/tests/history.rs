@@ -63,7 +63,7 @@ fn stored_ids(lines: impl Iterator<Item = std::io::Result<String>>) -> Vec<Strin
 /// Checks that every stored run is listed and loads. Returns all listed ids.
 fn assert_complete(history: &History, stored: &[String]) -> HashSet<String> {
     let listing = history.list().expect("a history");
-    assert_eq!(listing.damaged, 0);
+    assert_eq!(listing.damaged, [""; 0]);
     let listed: HashSet<String> = listing.entries.into_iter().map(|entry| entry.id).collect();
     let lost = stored.iter().filter(|id| !listed.contains(*id)).count();
     assert_eq!(lost, 0, "stored runs that are not listed");

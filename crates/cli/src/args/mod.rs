@@ -314,6 +314,9 @@ pub struct ExportArgs {
     /// Output file; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
+    /// Replace an existing file that resource-tracker did not write
+    #[arg(long)]
+    pub force: bool,
     /// Write memory and disk space in bytes
     #[arg(long)]
     pub bytes: bool,
@@ -329,6 +332,9 @@ pub struct ReportArgs {
     /// Output file; `-` is standard output [default: JOB-report.html in the current directory]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Replace an existing file that resource-tracker did not write
+    #[arg(long)]
+    pub force: bool,
     /// Open the report in a browser
     #[arg(long)]
     pub open: bool,

@@ -45,6 +45,9 @@ pub struct RecordArgs {
     /// Write an HTML report to FILE when the job ends
     #[arg(long, value_name = "FILE", env = "RESOURCE_TRACKER_REPORT")]
     pub report: Option<PathBuf>,
+    /// Replace existing files that resource-tracker did not write
+    #[arg(long)]
+    pub force: bool,
     /// Name of the job, to find its earlier runs in the history
     #[arg(short, long, value_name = "NAME", env = "RESOURCE_TRACKER_JOB")]
     pub job: Option<String>,

@@ -2,16 +2,27 @@
 //!
 //! In:  a path from the user. Out: a writer. The content of a regular file is written to a temporary file in the same
 //! folder, which is renamed when it is complete. Devices, FIFOs and `/dev/stdout` are written directly.
+//! Not here: which files this package has written (`recognise`).
+//!
+//! The folder may be shared with other users, such as `/tmp`. The name of the temporary file is random and its creation
+//! exclusive. A file of another user is never replaced, and a link of another user is never followed, except for links of
+//! root. The writer of a temporary file has its lock: a temporary file without lock was left by a killed writer.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
+use super::recognise;
 use crate::os::{self, paths};
 
 /// Longest chain of symbolic links that the kernel follows (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
+/// Attempts to create a temporary file, if another process removes it before it is locked.
+const MAX_ATTEMPTS: usize = 100;
+/// Files of a folder among which temporary files of killed writers are searched. A larger folder would delay the job.
+const MAX_SEARCHED: usize = 10_000;
+const TEMPORARY_SUFFIX: &str = ".tmp";
 
 /// An output file. If it is dropped without [`Self::commit`], an existing file stays unchanged.
 #[derive(Debug)]
@@ -22,83 +33,131 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Place {
-    /// A temporary file `aside`, renamed to `path`.
+    /// A temporary file `aside`, renamed to `path`. `force` replaces any file of the user.
     Aside {
         aside: PathBuf,
         path: PathBuf,
+        force: bool,
     },
+    /// A regular file in a folder that is not writable.
+    Unmovable,
     Direct,
 }
 
 impl Output {
-    /// Opens an output file. Fails if the path cannot be written, so that the caller knows before the work starts.
+    /// Opens an output file that a program named; an existing file of the user is replaced. Fails if the path cannot be
+    /// written, so that the caller knows before the work starts.
     pub fn open(path: &Path) -> io::Result<Self> {
+        Self::open_target(&follow_links(path)?, true)
+    }
+
+    /// Opens an output file that a command-line argument names, where `-` is standard output. Without `force`, an existing
+    /// file is replaced only if it is empty or was written by this package.
+    pub fn open_argument(path: &Path, force: bool) -> io::Result<Self> {
+        let path = if path == Path::new("-") { Path::new("/dev/stdout") } else { path };
+        Self::open_target(&follow_links(path)?, force)
+    }
+
+    /// [`Self::open_argument`] for a file name that the user did not choose: a link is an error.
+    pub fn open_default(path: &Path, force: bool) -> io::Result<Self> {
+        Self::open_target(path, force)
+    }
+
+    fn open_target(path: &Path, force: bool) -> io::Result<Self> {
         if let Some(own) = own_descriptor(path) {
             return Ok(Self { file: os::duplicate(own)?, place: Place::Direct });
         }
-        let path = &follow_links(path)?;
-        match fs::metadata(path) {
-            Ok(found) if !found.is_file() => Self::open_direct(path, os::is_fifo(&found)),
-            Ok(found) => {
-                // A read-only file is not replaced, even if its folder is writable.
-                OpenOptions::new().write(true).open(path)?;
-                match Self::open_aside(path) {
-                    Ok(output) => {
-                        output.file.set_permissions(found.permissions())?;
-                        Ok(output)
-                    }
-                    // The file is writable, but its folder is not.
-                    Err(_) => Self::open_direct(path, false),
-                }
-            }
+        let found = match fs::symlink_metadata(path) {
+            Ok(found) => found,
             // A path without a file name, such as an empty path, cannot be created.
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => {
-                Self::open_aside(path)
+                return Self::open_aside(path, force);
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
+        };
+        if found.is_symlink() {
+            return Err(refusal("it is a symbolic link"));
         }
+        if !found.is_file() {
+            return Self::open_direct(path, &found, Place::Direct);
+        }
+        // A read-only file is not replaced, even if its folder is writable.
+        os::without_links(OpenOptions::new().write(true)).open(path)?;
+        if let Ok(output) = Self::open_aside(path, force) {
+            output.check_replaced_file()?;
+            output.file.set_permissions(found.permissions())?;
+            return Ok(output);
+        }
+        // The file is writable, but its folder is not.
+        check_content(path, force)?;
+        Self::open_direct(path, &found, Place::Unmovable)
     }
 
-    /// [`Self::open`] for a command-line argument, where `-` is standard output.
-    pub fn open_argument(path: &Path) -> io::Result<Self> {
-        Self::open(if path == Path::new("-") { Path::new("/dev/stdout") } else { path })
-    }
-
-    fn open_direct(path: &Path, is_fifo: bool) -> io::Result<Self> {
+    fn open_direct(path: &Path, found: &Metadata, place: Place) -> io::Result<Self> {
+        if !os::is_own_file(found) && matches!(place, Place::Direct) {
+            return Err(refusal("it belongs to another user"));
+        }
         let mut options = OpenOptions::new();
         // Opening a FIFO without a reader blocks; opening it for reading and writing does not.
-        let file = if is_fifo { options.read(true).write(true) } else { options.write(true) }.open(path)?;
-        Ok(Self { file, place: Place::Direct })
+        options.read(os::is_fifo(found)).write(true);
+        Ok(Self { file: os::without_links(&mut options).open(path)?, place })
     }
 
-    fn open_aside(path: &Path) -> io::Result<Self> {
+    fn open_aside(path: &Path, force: bool) -> io::Result<Self> {
         let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?;
-        let mut aside = OsString::from(".");
-        aside.push(name);
-        aside.push(format!(".{}.tmp", paths::writer()));
-        let aside = path.with_file_name(aside);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        let file = os::without_links(&mut options).open(&aside)?;
-        Ok(Self { file, place: Place::Aside { aside, path: path.to_owned() } })
+        let mut prefix = OsString::from(".");
+        prefix.push(name);
+        prefix.push(".");
+        remove_leftovers(path, &prefix);
+        let (file, aside) = create_temporary(OpenOptions::new().write(true), path, &prefix)?;
+        Ok(Self { file, place: Place::Aside { aside, path: path.to_owned(), force } })
+    }
+
+    /// Whether the file at the final name, if there is one, may be replaced.
+    fn check_replaced_file(&self) -> io::Result<()> {
+        let Place::Aside { path, force, .. } = &self.place else { return Ok(()) };
+        let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
+        // Some network file systems show one owner for the files of all users, hence no comparison with the user's id.
+        if !os::have_same_owner(&found, &self.file.metadata()?) {
+            return Err(refusal("it belongs to another user"));
+        }
+        if found.is_file() { check_content(path, *force) } else { Ok(()) }
     }
 
     /// Renames the complete file to its final name.
     pub fn commit(mut self) -> io::Result<()> {
         self.file.flush()?;
-        let Place::Aside { aside, path } = std::mem::replace(&mut self.place, Place::Direct) else {
+        self.publish()
+    }
+
+    /// Renames the empty file to its final name, for rows that can be read while more are written.
+    pub fn into_stream(mut self) -> io::Result<File> {
+        self.publish()?;
+        let file = self.file.try_clone()?;
+        os::unlock(&file);
+        Ok(file)
+    }
+
+    fn publish(&mut self) -> io::Result<()> {
+        self.check_replaced_file()?;
+        if matches!(self.place, Place::Unmovable) {
+            let written = self.file.stream_position()?;
+            return self.file.set_len(written);
+        }
+        let Place::Aside { aside, path, .. } = &self.place else { return Ok(()) };
+        let renamed = fs::rename(aside, path);
+        // A file that is bind-mounted into a container can be written but not replaced.
+        if renamed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy) {
+            let mut file = os::without_links(OpenOptions::new().write(true).truncate(true)).open(path)?;
+            let mut written = File::open(aside)?;
+            os::without_size_signal(|| io::copy(&mut written, &mut file))?;
+            self.file = file;
+            // The temporary file is removed by `drop`.
             return Ok(());
-        };
-        let renamed = fs::rename(&aside, &path).or_else(|error| {
-            // A file that is bind-mounted into a container can be written but not replaced.
-            if error.kind() == io::ErrorKind::ResourceBusy {
-                os::without_size_signal(|| fs::copy(&aside, &path)).map(|_| ())
-            } else {
-                Err(error)
-            }
-        });
-        let _ = fs::remove_file(&aside);
-        renamed
+        }
+        renamed?;
+        self.place = Place::Direct;
+        Ok(())
     }
 
     /// Truncates the output, so that it can be written again; fails for a pipe.
@@ -133,15 +192,61 @@ impl Drop for Output {
     }
 }
 
-/// Opens a file for a stream of rows. A regular file is truncated.
-pub fn open_stream(path: &Path) -> io::Result<File> {
-    if let Some(own) = own_descriptor(path) {
-        return os::duplicate(own);
+fn refusal(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+fn check_content(path: &Path, force: bool) -> io::Result<()> {
+    if force || recognise::is_own_output(path) {
+        return Ok(());
     }
-    let mut options = OpenOptions::new();
-    match fs::metadata(path) {
-        Ok(found) if os::is_fifo(&found) => options.read(true).write(true).open(path),
-        _ => options.write(true).create(true).truncate(true).open(path),
+    Err(io::Error::new(
+        io::ErrorKind::AlreadyExists,
+        "the file exists, and resource-tracker did not write it",
+    ))
+}
+
+/// Creates a file beside `path` with a random name and locks it.
+pub fn create_temporary(
+    options: &mut OpenOptions,
+    path: &Path,
+    prefix: &OsString,
+) -> io::Result<(File, PathBuf)> {
+    for _ in 0..MAX_ATTEMPTS {
+        let mut name = prefix.clone();
+        name.push(paths::writer());
+        name.push(TEMPORARY_SUFFIX);
+        let temporary = path.with_file_name(name);
+        let file = options.create_new(true).open(&temporary)?;
+        // Another process may take the file for a leftover before it is locked.
+        if os::try_lock(&file).unwrap_or(true) && !os::is_removed(&file.metadata()?) {
+            return Ok((file, temporary));
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// Removes temporary files of killed writers of the same output.
+fn remove_leftovers(path: &Path, prefix: &OsString) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for file in fs::read_dir(folder).into_iter().flatten().take(MAX_SEARCHED).flatten() {
+        let name = file.file_name();
+        let name = name.as_encoded_bytes();
+        let random = name
+            .strip_prefix(prefix.as_encoded_bytes())
+            .and_then(|rest| rest.strip_suffix(TEMPORARY_SUFFIX.as_bytes()));
+        if random.is_some_and(|random| random.len() == 16 && random.iter().all(u8::is_ascii_hexdigit)) {
+            remove_if_dead(&file.path());
+        }
+    }
+}
+
+/// Removes a temporary file of the user if its writer has certainly ended: nobody has its lock.
+pub fn remove_if_dead(path: &Path) {
+    let Ok(file) = os::open_regular_to_lock(path) else { return };
+    let is_mine = file.metadata().is_ok_and(|found| os::is_mine(&found));
+    if is_mine && os::is_on_local_disk(&file) && matches!(os::try_lock(&file), Ok(true)) {
+        let _ = fs::remove_file(path);
     }
 }
 
@@ -159,12 +264,19 @@ fn own_descriptor(path: &Path) -> Option<i32> {
     }
 }
 
-/// The target of a chain of symbolic links. The target need not exist.
+/// The target of a chain of symbolic links of the user or root. The target need not exist.
+///
+/// The kernel has a weaker rule (`fs.protected_symlinks`): it follows any link outside of sticky folders such as `/tmp`.
 fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
-        if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+        if own_descriptor(&path).is_some() {
             return Ok(path);
+        }
+        let found = fs::symlink_metadata(&path).ok().filter(Metadata::is_symlink);
+        let Some(found) = found else { return Ok(path) };
+        if !os::is_own_file(&found) {
+            return Err(refusal("it is a symbolic link of another user"));
         }
         let target = fs::read_link(&path)?;
         path = path.parent().unwrap_or(Path::new("")).join(target);
@@ -213,6 +325,28 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         std::os::unix::fs::symlink("loop", folder.path().join("loop")).unwrap();
         assert!(Output::open(&folder.path().join("loop")).is_err());
+    }
+
+    #[test]
+    fn name_of_the_temporary_file_is_random_and_file_of_a_killed_writer_is_removed() {
+        let folder = folder();
+        let path = folder.path().join("out");
+        let names = || {
+            let files = fs::read_dir(folder.path()).unwrap();
+            files.map(|file| file.unwrap().file_name()).collect::<std::collections::HashSet<_>>()
+        };
+        let mut outputs: Vec<Output> = (0..100).map(|_| Output::open(&path).unwrap()).collect();
+        assert_eq!(names().len(), 100, "the files of running writers stay");
+        let before = names();
+        // As if the writers were killed: the locks are free, the files stay.
+        for output in &mut outputs {
+            output.place = Place::Direct;
+        }
+        drop(outputs);
+        fs::write(folder.path().join(".out.notes.tmp"), "of the user").unwrap();
+        let _output = Output::open(&path).unwrap();
+        assert_eq!(names().len(), 2, "{:?}", names());
+        assert!(names().is_disjoint(&before));
     }
 
     #[test]

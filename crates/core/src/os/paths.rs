@@ -6,9 +6,10 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
 
 use crate::os;
 
@@ -87,17 +88,32 @@ pub fn temporary() -> PathBuf {
 }
 
 fn usable_folder(named: PathBuf) -> PathBuf {
-    let usual = ["/tmp", "/var/tmp"].map(PathBuf::from).into_iter().chain(std::env::current_dir().ok());
-    // This fails for a relative path if the working folder was deleted.
-    let absolute = std::path::absolute(&named).ok();
-    let usable = absolute.clone().into_iter().chain(usual).find(|folder| takes_files(folder));
-    usable.or(absolute).unwrap_or(named)
+    let folders = folders_for_temporary_files(&named);
+    let usable = folders.iter().find(|folder| takes_files(folder));
+    usable.or(folders.first()).cloned().unwrap_or(named)
 }
 
-/// A part of a file name that no other process of this machine and no other thread of this process uses.
+/// The folders in which [`temporary`] may find room, in this order and without duplicates.
+pub(crate) fn folders_for_temporary_files(named: &Path) -> Vec<PathBuf> {
+    let usual = ["/tmp", "/var/tmp"].map(PathBuf::from).into_iter().chain(std::env::current_dir().ok());
+    let mut folders: Vec<PathBuf> = Vec::new();
+    // `absolute` fails for a relative path if the working folder was deleted.
+    for folder in std::path::absolute(named).into_iter().chain(usual) {
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    folders
+}
+
+/// A part of a file name that no other process can predict: another user could create the file before.
 pub(crate) fn writer() -> String {
-    static WRITERS: AtomicU32 = AtomicU32::new(0);
-    format!("{}-{}", std::process::id(), WRITERS.fetch_add(1, Ordering::Relaxed))
+    format!("{:016x}", random_bits())
+}
+
+/// A hash of the time and the pid with random keys of this process.
+pub(crate) fn random_bits() -> u64 {
+    RandomState::new().hash_one((SystemTime::now(), std::process::id()))
 }
 
 /// Whether a file can be created and written in a folder; the write fails on a full disk.

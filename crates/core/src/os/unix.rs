@@ -6,6 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
 
 use super::Ending;
 
@@ -185,6 +186,49 @@ pub fn without_links(options: &mut OpenOptions) -> &mut OpenOptions {
 
 pub fn is_fifo(found: &Metadata) -> bool {
     found.file_type().is_fifo()
+}
+
+/// Opens a regular file for reading. Opening a FIFO or a device would block or have side effects: it is an error.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    check_regular(OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?)
+}
+
+/// Opens a regular file for reading and writing, without following a link.
+pub fn open_regular_to_lock(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    check_regular(OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?)
+}
+
+fn check_regular(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+}
+
+/// Takes the lock of an open file (`flock(2)`), which lasts until all duplicates of the descriptor are closed. False if
+/// another process has the lock; an error if the file system has no locks.
+pub fn try_lock(file: &File) -> io::Result<bool> {
+    use rustix::fs::{FlockOperation, flock};
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives up the lock of a file.
+pub fn unlock(file: &File) {
+    let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
+}
+
+pub fn have_same_owner(one: &Metadata, other: &Metadata) -> bool {
+    one.uid() == other.uid()
+}
+
+/// Whether the current user owns a file.
+pub fn is_mine(found: &Metadata) -> bool {
+    found.uid() == rustix::process::geteuid().as_raw()
 }
 
 /// Whether the current user or root owns a file.

@@ -363,6 +363,31 @@ pub const fn is_fifo(_found: &Metadata) -> bool {
     false
 }
 
+pub fn open_regular(path: &std::path::Path) -> io::Result<File> {
+    File::open(path)
+}
+
+pub fn open_regular_to_lock(path: &std::path::Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+/// Always an error: a lock on Windows would prevent other processes from reading the file.
+pub fn try_lock(_file: &File) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub const fn unlock(_file: &File) {}
+
+/// Always true: on Windows, `Metadata` does not have the owner of a file.
+pub const fn have_same_owner(_one: &Metadata, _other: &Metadata) -> bool {
+    true
+}
+
+/// Always true: on Windows, `Metadata` does not have the owner of a file.
+pub const fn is_mine(_found: &Metadata) -> bool {
+    true
+}
+
 /// Always true: on Windows, `Metadata` does not have the owner of a file.
 pub const fn is_own_file(_found: &Metadata) -> bool {
     true

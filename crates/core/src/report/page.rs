@@ -31,6 +31,7 @@ pub(super) fn render(recording: &Recording, context: &Context) -> String {
         html lang="en" {
             head {
                 meta charset="utf-8";
+                meta name="generator" content="resource-tracker";
                 meta http-equiv="Content-Security-Policy" content=(POLICY.trim());
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";

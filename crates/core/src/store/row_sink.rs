@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::metric::{Row, Table};
 use crate::os;
-use crate::os::output;
+use crate::os::output::Output;
 use crate::sampler::Sink;
 use crate::store::csv;
 use crate::store::export::JsonLines;
@@ -49,10 +49,14 @@ impl RowSink {
         Ok(sink)
     }
 
-    /// Writes to a file while a job runs; path `-` means standard error. A reader that stops reading does not delay the
-    /// job.
-    pub fn to_path(path: &Path, format: RowFormat) -> io::Result<Self> {
-        let file = if path == Path::new("-") { os::duplicate(2)? } else { output::open_stream(path)? };
+    /// Writes to a file while a job runs; path `-` means standard error. Without `force`, only a file of this package is
+    /// replaced. A reader that stops reading does not delay the job.
+    pub fn to_path(path: &Path, force: bool, format: RowFormat) -> io::Result<Self> {
+        let file = if path == Path::new("-") {
+            os::duplicate(2)?
+        } else {
+            Output::open_argument(path, force)?.into_stream()?
+        };
         Self::new(file, format!("`{}`", path.display()), format)
     }
 

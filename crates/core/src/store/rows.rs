@@ -6,10 +6,11 @@
 //! The journal is removed after the recording is saved. If a journal exists and its tracker does not run, the tracker
 //! has died.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -17,6 +18,7 @@ use crate::metric::Row;
 use crate::os::paths;
 use crate::probe::{self, process_start};
 use crate::sampler::Sink;
+use crate::store::history::History;
 use crate::store::journal::{self, End, Journal, JournalError, Reader, Tail};
 use crate::store::recording::{Head, Metadata, Recording, Run, gzip, write_snapshot};
 
@@ -27,6 +29,8 @@ pub struct Rows {
     owner_pid: u32,
     /// Rows that are not in the file yet. Empty if another process writes the journal.
     tail: Tail,
+    /// The lock of the journal, held until the recording is saved and the journal removed.
+    lock: Option<Arc<File>>,
 }
 
 impl Rows {
@@ -40,12 +44,20 @@ impl Rows {
         let journal = Journal::create(path, description.clone(), in_process)?;
         let mut rows = Self::of(path.to_owned());
         rows.tail = journal.tail();
+        rows.lock = journal.lock();
         Ok((rows, Box::new(JournalSink(journal))))
     }
 
     /// Takes ownership of a journal that another process writes or has written.
     pub fn of(path: PathBuf) -> Self {
-        Self { path, owner_pid: std::process::id(), tail: Tail::default() }
+        Self { path, owner_pid: std::process::id(), tail: Tail::default(), lock: None }
+    }
+
+    /// [`Self::of`] for recovery, which has locked the journal.
+    pub(crate) fn of_locked(path: PathBuf, lock: File) -> Self {
+        let mut rows = Self::of(path);
+        rows.lock = Some(Arc::new(lock));
+        rows
     }
 
     pub fn path(&self) -> &Path {
@@ -53,12 +65,17 @@ impl Rows {
     }
 
     /// The description of a recording in the first line of its journal. `recover` needs it to create the recording.
-    pub fn describe(metadata: &Metadata, run: &Run) -> Value {
-        let own = std::process::id();
+    /// `host_pid` is the process that reads the journal of its sidecar.
+    pub fn describe(metadata: &Metadata, run: &Run, host_pid: Option<u32>) -> Value {
+        let process = |pid| json!({ "pid": pid, "start_ticks": process_start(pid) });
+        let history = History::of_user(|name| std::env::var_os(name));
         json!({
             "metadata": metadata,
             "run": run,
-            "tracker": { "pid": own, "start_ticks": process_start(own), "pid_namespace": probe::pid_namespace() },
+            "tracker": process(std::process::id()),
+            "host": host_pid.map(process),
+            "pid_namespace": probe::pid_namespace(),
+            "history": history.map(|history| history.directory().to_string_lossy().into_owned()),
         })
     }
 
@@ -92,13 +109,30 @@ impl Rows {
     /// Marks the journal as complete. If this fails, recovery assumes that the tracker died.
     pub fn close(&self) {
         if self.is_owner() {
-            let _ = journal::close(&self.path);
+            let _ = journal::close(&self.path, &[""]);
         }
     }
 
     /// Whether this process may remove the journal. False in a forked child.
     fn is_owner(&self) -> bool {
         self.owner_pid == std::process::id()
+    }
+
+    /// Keeps the journal of a finished run on disk, because its recording could not be saved, and returns its path. `why`
+    /// becomes a note of the recording that recovery creates.
+    pub fn leave_finished(self, head: &Head, why: &str) -> PathBuf {
+        let mut run = head.run.clone().unwrap_or_default();
+        run.notes.push(format!("the recording could not be written when the run ended ({why})"));
+        let Head { metadata, server_info, cloud_info, .. } = head;
+        let whole =
+            json!({ "metadata": metadata, "server_info": server_info, "cloud_info": cloud_info, "run": run });
+        let ending = json!({
+            "run": { "status": run.status, "exit_code": run.exit_code, "signal": run.signal, "oom_kills": run.oom_kills },
+        });
+        if self.is_owner() {
+            let _ = journal::close(&self.path, &[&whole.to_string(), &ending.to_string()]);
+        }
+        self.leave_on_disk()
     }
 
     /// Keeps the journal on disk and returns its path: the recording could not be saved, and recovery needs the rows.

@@ -74,6 +74,29 @@ pub fn find_ended_child() -> io::Result<Option<Ended>> {
     }))
 }
 
+/// Whether a file is on a file system that one machine at a time uses: its locks are known here, and whoever wrote the file
+/// before the last boot has ended. Network file systems, FUSE and unknown ones are not.
+pub fn is_on_local_disk(file: &std::fs::File) -> bool {
+    /// Magic numbers of `statfs(2)`: ext2 to ext4, XFS, Btrfs, tmpfs, overlay, F2FS, ZFS, bcachefs, ramfs.
+    const LOCAL: [u32; 9] = [
+        0xef53,
+        0x5846_5342,
+        0x9123_683e,
+        0x0102_1994,
+        0x794c_7630,
+        0xf2f5_2010,
+        0x2fc1_2fc1,
+        0xca45_1a4e,
+        0x8584_58f6,
+    ];
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the type has 32 bits, in a field whose width and sign depend on the architecture"
+    )]
+    rustix::fs::fstatfs(file).is_ok_and(|found| LOCAL.contains(&(found.f_type as u32)))
+}
+
 /// Whether two processes share one address space (`kcmp(2)`); false if the kernel refuses the question.
 pub fn share_memory(pid: u32, other_pid: u32) -> bool {
     /// `include/uapi/linux/kcmp.h`.

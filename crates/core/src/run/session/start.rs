@@ -87,7 +87,7 @@ impl Session {
         // Id and command are needed if this program is killed and its recording is recovered from the journal.
         let run = Run::new(&id, command_of(self.plan.pid));
         let head = self.plan.head(Moment::now().wall_s(), Run::default());
-        match Rows::start(&path, &Rows::describe(&head.metadata, &run), true) {
+        match Rows::start(&path, &Rows::describe(&head.metadata, &run, None), true) {
             Ok(started) => Some(started),
             Err(error) => {
                 self.warnings.push(format!(

@@ -181,7 +181,8 @@ struct Started {
 
 fn start(orders: &Orders, plan: &Plan) -> Result<Started, Answer> {
     let run = Run::new(&orders.id, command_of(plan.pid));
-    let (rows, journal) = Rows::start(&orders.journal, &Rows::describe(&orders.metadata, &run), false)
+    let about = Rows::describe(&orders.metadata, &run, Some(orders.host_pid));
+    let (rows, journal) = Rows::start(&orders.journal, &about, false)
         .map_err(|error| Answer::Failed(format!("cannot write `{}`: {error}", orders.journal.display())))?;
     let target = if plan.config.track_processes { Target::Running(plan.pid) } else { Target::None };
     let tracker = Tracker::start(plan.config, target, vec![journal]).map_err(|error| {
@@ -229,10 +230,11 @@ impl Started {
         let history = History::of_user(|name| std::env::var_os(name));
         let stored =
             history.map(|history| history.store(&entry, |file| self.rows.write_snapshot(file, &head)));
-        if matches!(stored, Some(Ok(_))) {
-            format!("it is saved in the history as `{}`", orders.id)
-        } else {
-            format!("its rows are in `{}`", self.rows.leave_on_disk().display())
-        }
+        let why = match stored {
+            Some(Ok(_)) => return format!("it is saved in the history as `{}`", orders.id),
+            Some(Err(error)) => with_causes(&error),
+            None => "no home folder".to_owned(),
+        };
+        format!("its rows are in `{}`", self.rows.leave_finished(&head, &why).display())
     }
 }

@@ -19,18 +19,19 @@
 
 mod prune;
 
+pub(crate) use prune::is_leftover_age;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::os;
+use crate::os::output::create_temporary;
 use crate::os::paths::{self, Convention, Purpose};
 use crate::store::recording::{Head, Status};
 use crate::store::stats::Stats;
@@ -52,6 +53,8 @@ pub enum HistoryError {
     NotFound { name: String },
     #[error("ambiguous id `{name}`: it matches {matches} runs")]
     Ambiguous { name: String, matches: usize },
+    #[error("run `{id}` is still being recorded")]
+    Running { id: String },
 }
 
 impl HistoryError {
@@ -60,7 +63,7 @@ impl HistoryError {
         match self {
             Self::NotFound { .. } => Some("`resource-tracker list` shows all runs"),
             Self::Ambiguous { .. } => Some("type more characters of the id"),
-            Self::Io { .. } => None,
+            Self::Io { .. } | Self::Running { .. } => None,
         }
     }
 }
@@ -112,8 +115,8 @@ impl Entry {
 pub struct Listing {
     /// Entries of all runs, newest first.
     pub entries: Vec<Entry>,
-    /// Number of damaged entries.
-    pub damaged: usize,
+    /// Ids of damaged entries.
+    pub damaged: Vec<String>,
 }
 
 /// A folder of runs.
@@ -139,9 +142,7 @@ impl History {
 
     /// A new id: 48 bits of a hash of the time, the pid and a random seed of this process.
     pub fn new_id() -> String {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let bits = RandomState::new().hash_one((now.as_nanos(), std::process::id()));
-        format!("{:012x}", bits >> 16)
+        format!("{:012x}", paths::random_bits() >> 16)
     }
 
     pub fn recording_path(&self, id: &str) -> PathBuf {
@@ -157,6 +158,11 @@ impl History {
     pub fn unfinished(&self) -> Result<Vec<String>, HistoryError> {
         let names = self.file_names()?;
         Ok(names.iter().filter_map(|name| Some(id_of(name, JOURNAL_SUFFIX)?.to_owned())).collect())
+    }
+
+    /// The entry of a run; an error if it is missing or damaged.
+    pub(crate) fn entry(&self, id: &str) -> io::Result<Entry> {
+        read_entry(&self.entry_path(id))
     }
 
     fn entry_path(&self, id: &str) -> PathBuf {
@@ -180,32 +186,16 @@ impl History {
     ) -> Result<PathBuf, HistoryError> {
         self.prepare()?;
         let recording = self.recording_path(&entry.id);
-        self.write_and_rename(&entry.id, &recording, write_recording)?;
-        self.write_and_rename(&entry.id, &self.entry_path(&entry.id), |file| {
-            serde_json::to_writer(file, entry).map_err(io::Error::from)
-        })?;
+        write_and_rename(&entry.id, &recording, write_recording)?;
+        self.store_entry(entry)?;
         Ok(recording)
     }
 
-    fn write_and_rename(
-        &self,
-        id: &str,
-        path: &Path,
-        write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
-    ) -> Result<(), HistoryError> {
-        // The name is unique for each writer, so it never collides with the file of a killed writer.
-        let temporary = self.directory.join(format!(".{id}-{}{TEMPORARY_SUFFIX}", paths::writer()));
-        let opened = os::for_owner(OpenOptions::new().write(true).create_new(true)).open(&temporary);
-        let written = opened.and_then(|file| {
-            let mut file = BufWriter::new(file);
-            let written = os::without_size_signal(|| write(&mut file).and_then(|()| file.flush()))
-                .and_then(|()| fs::rename(&temporary, path));
-            if written.is_err() {
-                let _ = fs::remove_file(&temporary);
-            }
-            written
-        });
-        written.map_err(|source| HistoryError::Io { doing: "write", path: path.to_owned(), source })
+    /// Saves the entry of a run whose recording exists.
+    pub(crate) fn store_entry(&self, entry: &Entry) -> Result<(), HistoryError> {
+        write_and_rename(&entry.id, &self.entry_path(&entry.id), |file| {
+            serde_json::to_writer(file, entry).map_err(io::Error::from)
+        })
     }
 
     /// Lists all runs. If the folder does not exist, the list is empty.
@@ -213,11 +203,11 @@ impl History {
         let mut listing = Listing::default();
         for name in self.file_names()? {
             let Some(id) = id_of(&name, ENTRY_SUFFIX) else { continue };
-            match read_entry(&self.entry_path(id)) {
+            match self.entry(id) {
                 Ok(entry) if entry.id == id => listing.entries.push(entry),
                 // Another process removed the entry after the file names were listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Ok(_) | Err(_) => listing.damaged += 1,
+                Ok(_) | Err(_) => listing.damaged.push(id.to_owned()),
             }
         }
         let start = |entry: &Entry| entry.start_time.unwrap_or(f64::NEG_INFINITY);
@@ -276,6 +266,25 @@ impl History {
     }
 }
 
+fn write_and_rename(
+    id: &str,
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), HistoryError> {
+    let created =
+        create_temporary(os::for_owner(OpenOptions::new().write(true)), path, &format!(".{id}-").into());
+    let written = created.and_then(|(file, temporary)| {
+        let mut file = BufWriter::new(file);
+        let written = os::without_size_signal(|| write(&mut file).and_then(|()| file.flush()))
+            .and_then(|()| fs::rename(&temporary, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    });
+    written.map_err(|source| HistoryError::Io { doing: "write", path: path.to_owned(), source })
+}
+
 fn id_of<'a>(name: &'a OsStr, suffix: &str) -> Option<&'a str> {
     name.to_str()?.strip_suffix(suffix).filter(|id| !id.starts_with('.'))
 }
@@ -291,7 +300,7 @@ fn remove_file(path: &Path) -> Result<(), HistoryError> {
 
 fn read_entry(path: &Path) -> io::Result<Entry> {
     let mut text = Vec::new();
-    File::open(path)?.take(MAX_ENTRY_BYTES).read_to_end(&mut text)?;
+    os::open_regular(path)?.take(MAX_ENTRY_BYTES).read_to_end(&mut text)?;
     serde_json::from_slice(&text).map_err(io::Error::from)
 }
 
@@ -301,6 +310,7 @@ mod tests {
     use super::*;
     use crate::store::recording::{Recording, Run};
     use std::collections::HashSet;
+    use std::time::SystemTime;
 
     fn history() -> (tempfile::TempDir, History) {
         let directory = tempfile::tempdir().unwrap();
@@ -371,8 +381,21 @@ mod tests {
         fs::write(history.entry_path("cc33"), b"{\"id\":\"other\"}").unwrap();
         fs::write(history.entry_path("dd44"), vec![b' '; 2 * 1024 * 1024]).unwrap();
         fs::write(history.directory().join("notes.txt"), b"mine").unwrap();
+        #[cfg(unix)]
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            history.entry_path("ee55"),
+            rustix::fs::FileType::Fifo,
+            0o600.into(),
+            0,
+        )
+        .unwrap();
         let listing = history.list().unwrap();
-        assert_eq!((listing.entries.len(), listing.damaged), (1, 3));
+        assert_eq!(
+            (listing.entries.len(), listing.damaged.len()),
+            (1, 3 + usize::from(cfg!(unix))),
+            "a FIFO does not block"
+        );
     }
 
     #[test]

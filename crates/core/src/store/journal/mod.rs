@@ -5,7 +5,8 @@
 //! The file starts with one line of JSON: format version, columns, and a description of the recording. Binary records
 //! follow: length (u16), one block of cells for the machine and the job, one block for each GPU, CRC-32 of the record.
 //! A block is a bitmap of the cells that have a value (u64), and these values (f64), all little-endian. A damaged or
-//! incomplete record ends the journal; the rows before it are valid. The end record has no blocks.
+//! incomplete record ends the journal; the rows before it are valid. The end record has no blocks. JSON may follow it: the
+//! final description of a recording that could not be saved.
 
 mod reader;
 mod record;
@@ -14,6 +15,7 @@ mod tail;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use reader::{JournalError, Reader};
 pub use tail::{End, Tail};
@@ -26,7 +28,7 @@ const MOST_WAITING_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
 enum Handle {
-    Open(File),
+    Open(Arc<File>),
     /// In in-process mode the host process may close or reuse any descriptor, so the file is opened for each row.
     PerRow,
 }
@@ -40,23 +42,33 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Creates the file, readable by its owner only. The path must not exist.
+    /// Creates the file, readable by its owner only. The path must not exist. The file is locked while it is open, so that
+    /// recovery leaves it alone; in in-process mode it is not kept open.
     pub fn create(path: &Path, recording: serde_json::Value, in_process: bool) -> io::Result<Self> {
         let opened = os::for_owner(OpenOptions::new().create_new(true).append(true)).open(path)?;
-        let mut file = os::above_stdio(opened)?;
-        let mut head = serde_json::to_vec(&record::Head::new(recording))?;
+        let file = os::above_stdio(opened)?;
+        let is_locked = !in_process && os::try_lock(&file).unwrap_or(false);
+        let mut head = serde_json::to_vec(&record::Head::new(recording, is_locked))?;
         head.push(b'\n');
-        if let Err(error) = os::without_size_signal(|| file.write_all(&head)) {
+        if let Err(error) = append(&file, &head) {
             // Recovery cannot use a journal with an incomplete first line.
             let _ = fs::remove_file(path);
             return Err(error);
         }
-        let handle = if in_process { Handle::PerRow } else { Handle::Open(file) };
+        let handle = if in_process { Handle::PerRow } else { Handle::Open(Arc::new(file)) };
         Ok(Self { path: path.to_owned(), handle, tail: Tail::new(head.len() as u64) })
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The locked file; `None` in in-process mode.
+    pub fn lock(&self) -> Option<Arc<File>> {
+        match &self.handle {
+            Handle::Open(file) => Some(Arc::clone(file)),
+            Handle::PerRow => None,
+        }
     }
 
     pub fn tail(&self) -> Tail {
@@ -79,9 +91,9 @@ impl Journal {
         written
     }
 
-    fn write(&mut self, tail: &tail::Inner) -> io::Result<()> {
-        let mut opened;
-        let file = match &mut self.handle {
+    fn write(&self, tail: &tail::Inner) -> io::Result<()> {
+        let opened;
+        let file: &File = match &self.handle {
             // Rows that are written to a removed file would be lost.
             Handle::Open(file) if os::is_removed(&file.metadata()?) => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, "the file was removed"));
@@ -89,10 +101,10 @@ impl Journal {
             Handle::Open(file) => file,
             Handle::PerRow => {
                 opened = os::above_stdio(OpenOptions::new().append(true).open(&self.path)?)?;
-                &mut opened
+                &opened
             }
         };
-        if let Err(error) = os::without_size_signal(|| file.write_all(&tail.waiting)) {
+        if let Err(error) = append(file, &tail.waiting) {
             // Removes the incomplete record: readers would ignore all records after it.
             file.set_len(tail.length)?;
             return Err(error);
@@ -101,10 +113,24 @@ impl Journal {
     }
 }
 
-/// Appends the end record, which marks the journal as complete.
-pub(crate) fn close(path: &Path) -> io::Result<()> {
-    let mut file = os::above_stdio(OpenOptions::new().append(true).open(path)?)?;
-    os::without_size_signal(|| file.write_all(&record::encode_end()))
+/// Appends the end record, which marks the journal as complete, and the first of `descriptions` that the disk has room for.
+pub(crate) fn close(path: &Path, descriptions: &[&str]) -> io::Result<()> {
+    let file = os::above_stdio(OpenOptions::new().append(true).open(path)?)?;
+    let (length, end) = (file.metadata()?.len(), record::encode_end());
+    for description in descriptions {
+        if append(&file, &[&end, description.as_bytes()].concat()).is_ok() {
+            return Ok(());
+        }
+        file.set_len(length)?;
+    }
+    // The disk is full: the end takes the place of the last row.
+    file.set_len(Reader::open(path)?.last_offset())?;
+    let shortest = descriptions.last().copied().unwrap_or_default();
+    append(&file, &[&end, shortest.as_bytes()].concat())
+}
+
+fn append(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+    os::without_size_signal(|| file.write_all(bytes))
 }
 
 #[cfg(test)]
@@ -229,7 +255,7 @@ mod tests {
             (reader.by_ref().count(), reader.is_closed())
         };
         assert_eq!(read(), (10, false));
-        close(&path).unwrap();
+        close(&path, &[""]).unwrap();
         assert_eq!(read(), (10, true));
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() - 1]).unwrap();

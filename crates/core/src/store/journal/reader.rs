@@ -11,6 +11,7 @@ use thiserror::Error;
 use super::record::{Columns, Head, VERSION, blocks, record_bytes};
 use super::tail::End;
 use crate::metric::Row;
+use crate::os;
 
 /// Maximum length of the first line, which contains the command line of the job.
 const MOST_HEAD_BYTES: u64 = 16 << 20;
@@ -37,6 +38,8 @@ pub struct Reader {
     file: BufReader<File>,
     /// Description of the recording, as passed to `Journal::create`.
     pub recording: serde_json::Value,
+    /// Whether the writer has the lock of the file as long as it uses the file.
+    pub is_locked: bool,
     columns: Columns,
     first_record: u64,
     offset: u64,
@@ -48,7 +51,7 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         let io_error = |source| JournalError::Io { path: path.to_owned(), source };
         let foreign = |reason: String| JournalError::Foreign { path: path.to_owned(), reason };
-        let mut file = BufReader::with_capacity(32 << 10, File::open(path).map_err(io_error)?);
+        let mut file = BufReader::with_capacity(32 << 10, os::open_regular(path).map_err(io_error)?);
         let mut line = Vec::new();
         let first_record =
             (&mut file).take(MOST_HEAD_BYTES).read_until(b'\n', &mut line).map_err(io_error)? as u64;
@@ -64,6 +67,7 @@ impl Reader {
         Ok(Self {
             file,
             recording: head.recording,
+            is_locked: head.is_locked,
             columns,
             first_record,
             offset: first_record,
@@ -101,6 +105,25 @@ impl Reader {
     /// Whether the end record was read. The writer appends it after the last row.
     pub const fn is_closed(&self) -> bool {
         self.is_closed
+    }
+
+    /// Position of the last row, or of the end of the first line if there are no rows.
+    pub(super) fn last_offset(mut self) -> u64 {
+        let mut last = self.offset;
+        loop {
+            let offset = self.offset;
+            if self.next_row().is_none() {
+                return last;
+            }
+            last = offset;
+        }
+    }
+
+    /// The final description after the end record, if the writer could not save the recording.
+    pub fn final_description(&mut self) -> Option<serde_json::Value> {
+        let mut text = Vec::new();
+        (&mut self.file).take(MOST_HEAD_BYTES).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok().filter(|_| self.is_closed)
     }
 
     /// The next row; `None` at the end of the journal, or if the next record is damaged or incomplete.

@@ -20,16 +20,20 @@ pub(super) struct Head {
     pub columns: Vec<String>,
     #[serde(default)]
     pub gpu_columns: Vec<String>,
+    /// Whether the writer has the lock of the file as long as it uses the file.
+    #[serde(default)]
+    pub is_locked: bool,
     pub recording: serde_json::Value,
 }
 
 impl Head {
-    pub fn new(recording: serde_json::Value) -> Self {
+    pub fn new(recording: serde_json::Value, is_locked: bool) -> Self {
         let names = |metrics: &[Metric]| metrics.iter().copied().map(column_name).collect();
         Self {
             resource_tracker_journal: VERSION,
             columns: names(Metric::ONCE),
             gpu_columns: names(Metric::PER_GPU),
+            is_locked,
             recording,
         }
     }
