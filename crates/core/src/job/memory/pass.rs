@@ -189,7 +189,7 @@ impl Memory {
             let status = read_status(root, process.pid, &mut self.buffer).ok();
             let now = status.and_then(|status| status.anon_kib.zip(status.mapped_kib));
             // A process that has ended has no amounts, and some recorded files have none.
-            let has_changed = now.map_or(!root.is_recorded(), |now| pages.has_changed(now));
+            let has_changed = now.map_or(!root.is_recorded(), |now| pages.has_changed(process, now));
             families.entry(process.family).or_default().has_changed |= has_changed;
         }
         let after = self.machine_kib(root);
@@ -268,11 +268,12 @@ impl Pages {
         Self { anon_kib, mapped_kib, shared_kib: 0, anon_pss_kib, mapped_pss_kib }
     }
 
-    /// Whether the process has gained or lost many pages since it was read. While it unmaps memory, `smaps_rollup` does
-    /// not have these pages any more, but the counters in `status` still do.
-    fn has_changed(&self, (anon_kib, mapped_kib): (u64, u64)) -> bool {
+    /// Whether the process has gained or lost many pages during the pass, before or after it was read. While it unmaps
+    /// memory, `smaps_rollup` does not have these pages any more, but the counters in `status` still do.
+    fn has_changed(&self, before: &Process, (anon_kib, mapped_kib): (u64, u64)) -> bool {
         let differs = |then_kib: i64, now_kib: u64| (signed(now_kib) - then_kib).abs() > then_kib / 32 + 1024;
-        differs(self.anon_kib, anon_kib) || differs(self.mapped_kib, mapped_kib)
+        [before.anon_kib, self.anon_kib].into_iter().any(|then_kib| differs(then_kib, anon_kib))
+            || [before.mapped_kib, self.mapped_kib].into_iter().any(|then_kib| differs(then_kib, mapped_kib))
     }
 
     fn store(self, process: &mut Process) {
@@ -303,4 +304,24 @@ fn read_pages(
         }
     }
     Some(Pages::own(process))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_that_gains_or_frees_pages_during_a_pass_has_changed() {
+        let at = |mapped_kib| Process { anon_kib: 50_000, mapped_kib, ..Process::default() };
+        let changed = |before_kib, read_kib, after_kib| {
+            Pages::own(&at(read_kib)).has_changed(&at(before_kib), (50_000, after_kib))
+        };
+        assert!(!changed(200_000, 200_000, 201_000));
+        assert!(
+            changed(0, 200_000, 200_000),
+            "before it was read: other processes were read without its share"
+        );
+        assert!(changed(200_000, 200_000, 100_000), "after it was read");
+        assert!(changed(200_000, 4_000, 190_000), "it unmaps memory");
+    }
 }

@@ -21,8 +21,8 @@ pub(super) struct Process {
     pub is_forked: bool,
     pub family: Family,
     /// Number of the sample at which `stat` was read, and RSS in it.
-    stat_at: u64,
-    rss_pages: u64,
+    pub stat_at: u64,
+    pub rss_pages: u64,
     pub anon_kib: i64,
     /// Pages of files and of shared memory.
     pub mapped_kib: i64,
