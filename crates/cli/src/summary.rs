@@ -160,7 +160,8 @@ impl RunSummary<'_> {
         let killed = self.run().filter(|run| !run.was_killed_for_memory()).and_then(|run| run.oom_kills);
         let killed = killed.map(|kills| {
             let processes = if kills.processes == 1 { "process" } else { "processes" };
-            format!("the OOM killer ended {} {processes} in the cgroup of the job", kills.processes)
+            let probably = if kills.certain { "" } else { "probably " };
+            format!("the OOM killer {probably}ended {} {processes} of the job", kills.processes)
         });
         let notes = self.notes.iter().map(|note| show::one_line(note, 500)).chain(killed);
         for note in notes.chain(warnings.map(ToString::to_string)) {

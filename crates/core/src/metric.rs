@@ -197,7 +197,7 @@ metrics! {
     PressureCpu, Extra, "pressure_cpu", Seconds, Delta, 6, "CPU pressure", "Time in this interval in which at least one task of the machine waited for a CPU (PSI).";
     PressureMemory, Extra, "pressure_memory", Seconds, Delta, 6, "memory pressure", "Time in this interval in which at least one task of the machine waited for memory (PSI).";
     PressureIo, Extra, "pressure_io", Seconds, Delta, 6, "I/O pressure", "Time in this interval in which at least one task of the machine waited for I/O (PSI).";
-    CgroupMemory, Extra, "cgroup_memory", KiB, Gauge, 0, "container memory", "Memory charged to the cgroup of the tracker, page cache included.";
+    CgroupMemory, Extra, "cgroup_memory", KiB, Gauge, 0, "container memory", "Memory charged to the cgroup of the job, page cache included.";
     TrackerCpu, Extra, "tracker_cpu", Seconds, Delta, 6, "tracker CPU time", "CPU time of the tracker in this interval; not included in the figures of the job.";
     TrackerMemory, Extra, "tracker_memory", KiB, Gauge, 0, "tracker memory", "Resident memory of the tracker; empty if it runs in the host process.";
 

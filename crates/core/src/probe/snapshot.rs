@@ -105,9 +105,9 @@ pub struct Snapshot {
     /// Sum over all local file systems.
     pub space: Option<DiskSpace>,
     pub pressure: Pressure,
-    /// Time for which the CPU quota stopped the tasks of the tracker's cgroup.
+    /// Time for which the CPU quota stopped the tasks of the job's cgroup.
     pub throttled_ns: Option<u64>,
-    /// Memory charged to the tracker's cgroup.
+    /// Memory charged to the job's cgroup.
     pub cgroup_memory_bytes: Option<u64>,
     /// Sources that failed, by name.
     pub failures: Vec<(&'static str, SourceError)>,

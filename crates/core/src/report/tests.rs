@@ -88,7 +88,7 @@ fn same_input_gives_the_same_page() {
 
 #[test]
 fn oom_kill_is_reported_with_more_memory_to_request() {
-    let oom_kills = Some(OomKills { processes: 1, certain: true });
+    let oom_kills = Some(OomKills { processes: 1, certain: true, limit_bytes: None });
     let page = page(Run { status: Some(Status::Killed), signal: Some(9), oom_kills, ..Run::default() }, 3);
     assert!(page.contains("Failed</strong> killed (out of memory) after 3 s"));
     assert!(page.contains("the OOM killer ended the job at "));

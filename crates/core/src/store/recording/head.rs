@@ -182,10 +182,14 @@ impl Run {
         }
     }
 
+    /// Whether `SIGKILL` ended the job, or the last command of a shell.
+    pub(crate) fn ended_by_kill(&self) -> bool {
+        self.signal == Some(SIGKILL) || self.exit_code == Some(128 + SIGKILL)
+    }
+
     /// Whether the kernel killed the job for lack of memory: it counted an OOM kill, and the job ended as if killed.
     pub fn was_killed_for_memory(&self) -> bool {
-        let by_kill = self.signal == Some(SIGKILL) || self.exit_code == Some(128 + SIGKILL);
-        self.oom_kills.is_some() && (by_kill || self.status == Some(Status::Ended))
+        self.oom_kills.is_some() && (self.ended_by_kill() || self.status == Some(Status::Ended))
     }
 }
 
