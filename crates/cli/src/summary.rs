@@ -42,9 +42,8 @@ impl RunSummary<'_> {
         self.context.summary.of(metric)
     }
 
-    /// The sum of `elapsed` is by the monotonic clock; the difference of timestamps changes if the wall clock is set.
     fn wall_s(&self) -> Option<f64> {
-        self.of(Metric::Elapsed).sum().or_else(|| self.context.summary.duration_s())
+        self.context.summary.duration_s()
     }
 
     fn cpu_cores(&self) -> Usage {

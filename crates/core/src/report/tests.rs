@@ -21,7 +21,7 @@ fn object(value: Value) -> Map<String, Value> {
 
 fn recording(config: &Config, run: Run, rows: u32) -> Recording {
     let mut head = Head::new(config, 4242, START, run);
-    head.metadata.set_stop_time(START + f64::from(rows));
+    head.metadata.set_stop_time(START + f64::from(rows), 0.0);
     head.server_info =
         Some(object(json!({"os": "linux", "vcpus": 4, "memory_mb": 8192.0, "cpu_limit": 2.0})));
     let mut recording = Recording::new(head);

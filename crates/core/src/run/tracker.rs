@@ -207,7 +207,7 @@ impl Tracker {
         run.coverage = summary.coverage();
         run.notes.splice(..0, self.notes());
         run.gpus = self.gpus();
-        head.metadata.set_stop_time(Moment::now().wall_s());
+        head.metadata.set_stop_time(Moment::now().wall_s(), summary.clock_step_s());
         let (limits, oom_counts) = self.progress.cgroups();
         let Ok(root) = Root::host() else { return };
         let host = host::read_without_waiting(&root, limits);

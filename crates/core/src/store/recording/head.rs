@@ -92,7 +92,7 @@ pub struct Metadata {
     pub start_time: Option<f64>,
     /// Time of the stop, or of the snapshot of a running tracker; Unix seconds.
     pub stop_time: Option<f64>,
-    /// `stop_time` minus `start_time`.
+    /// `stop_time` minus `start_time`, without steps of the wall clock.
     pub duration: Option<f64>,
     /// Keys that only later versions know.
     #[serde(flatten)]
@@ -100,10 +100,10 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Sets the stop time and the duration.
-    pub fn set_stop_time(&mut self, stop_time: f64) {
+    /// Sets the stop time, and the duration without `clock_step_s`, by which the wall clock was set forward.
+    pub fn set_stop_time(&mut self, stop_time: f64, clock_step_s: f64) {
         self.stop_time = Some(stop_time);
-        self.duration = self.start_time.map(|start_time| stop_time - start_time);
+        self.duration = self.start_time.map(|start_time| stop_time - start_time - clock_step_s);
     }
 }
 
