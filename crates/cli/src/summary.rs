@@ -104,7 +104,10 @@ impl RunSummary<'_> {
             "cpu_cores": self.cpu_cores(),
             "memory_bytes": self.memory_bytes(),
             "disk_bytes": { "read": sum(Metric::ProcessRead), "written": sum(Metric::ProcessWrite) },
-            "system_network_bytes": { "received": sum(Metric::NetRecv), "sent": sum(Metric::NetSent) },
+            "system_network_bytes": {
+                "received": self.context.summary.sum_without_tracker(Metric::NetRecv),
+                "sent": self.context.summary.sum_without_tracker(Metric::NetSent),
+            },
             "gpu": gpu,
             "recommendation": self.advice(),
             "ask": self.advice().map(Advice::to_ask),
@@ -113,6 +116,7 @@ impl RunSummary<'_> {
             "tracker": {
                 "cpu_seconds": sum(Metric::TrackerCpu),
                 "memory_bytes": self.of(Metric::TrackerMemory).max().map(|kib| kib * KIB),
+                "network_bytes": { "received": sum(Metric::TrackerRecv), "sent": sum(Metric::TrackerSent) },
                 "coverage": self.coverage(),
                 "cpu_source": run.cpu_source,
             },
@@ -133,7 +137,8 @@ impl RunSummary<'_> {
         line("CPU", self.cpu_line(draws_bars));
         line("memory", self.memory_line(draws_bars));
         let transfer = |read, written, words: [&str; 2]| {
-            let (read, written) = (self.of(read).sum()?, self.of(written).sum()?);
+            let sum = |metric| self.context.summary.sum_without_tracker(metric);
+            let (read, written) = (sum(read)?, sum(written)?);
             Some(format!(
                 "{} {}, {} {}",
                 Scale::Bytes.show(read),

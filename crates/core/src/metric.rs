@@ -200,6 +200,8 @@ metrics! {
     CgroupMemory, Extra, "cgroup_memory", KiB, Gauge, 0, "container memory", "Memory charged to the cgroup of the job, page cache included.";
     TrackerCpu, Extra, "tracker_cpu", Seconds, Delta, 6, "tracker CPU time", "CPU time of the tracker in this interval; not included in the figures of the job.";
     TrackerMemory, Extra, "tracker_memory", KiB, Gauge, 0, "tracker memory", "Resident memory of the tracker; empty if it runs in the host process.";
+    TrackerRecv, Extra, "tracker_recv_bytes", Bytes, Delta, 0, "tracker inbound traffic", "Bytes that the tracker received in this interval, for instance to detect the cloud; an estimate, included in the traffic of the machine.";
+    TrackerSent, Extra, "tracker_sent_bytes", Bytes, Delta, 0, "tracker outbound traffic", "Bytes that the tracker sent in this interval, for instance to detect the cloud; an estimate, included in the traffic of the machine.";
 
     GpuUsage, Gpu, "usage", Cores, Gauge, 4, "usage", "Usage of the GPU, from 0 to 1.";
     GpuJobUsage, Gpu, "job_usage", Cores, Gauge, 4, "usage by the job", "Usage of the GPU by the job, from 0 to 1; an estimate if `run.gpus` marks it as estimated.";

@@ -190,6 +190,10 @@ fn set_pressure(set: &mut impl FnMut(Metric, Option<f64>), before: &Sample, afte
     set(Metric::CgroupMemory, after.machine.cgroup_memory_bytes.map(|bytes| count(bytes / 1024)));
     set(Metric::TrackerCpu, growth(before.tracker.cpu_ns, after.tracker.cpu_ns).map(|ns| ns / 1e9));
     set(Metric::TrackerMemory, after.tracker.rss_kib.map(count));
+    let traffic =
+        |of: fn((u64, u64)) -> u64| growth(before.tracker.traffic.map(of), after.tracker.traffic.map(of));
+    set(Metric::TrackerRecv, traffic(|(received, _)| received));
+    set(Metric::TrackerSent, traffic(|(_, sent)| sent));
 }
 
 /// Joins two consecutive rows: growth is added, levels are those of the second row, rates are over both rows.

@@ -156,11 +156,12 @@ impl Engine {
     }
 
     fn tracker_cost(&mut self) -> TrackerCost {
+        let traffic = self.config.track_system.then(os::network::traffic);
         if !self.is_own_process {
             let cpu_ns = os::thread_cpu_ns().map(|ns| ns + self.gpu_cpu_ns());
-            return TrackerCost { cpu_ns, rss_kib: None };
+            return TrackerCost { cpu_ns, rss_kib: None, traffic };
         }
-        TrackerCost { cpu_ns: os::own_cpu_ns(), rss_kib: self.own_rss_kib() }
+        TrackerCost { cpu_ns: os::own_cpu_ns(), rss_kib: self.own_rss_kib(), traffic }
     }
 
     fn own_rss_kib(&mut self) -> Option<u64> {

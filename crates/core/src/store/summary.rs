@@ -196,6 +196,17 @@ impl Summary {
         step_s.filter(|step_s| step_s.abs() > CLOCK_STEP_S).unwrap_or(0.0)
     }
 
+    /// The sum of a metric; for network traffic without that of the tracker.
+    pub fn sum_without_tracker(&self, metric: Metric) -> Option<f64> {
+        let own = match metric {
+            Metric::NetRecv => self.of(Metric::TrackerRecv).sum(),
+            Metric::NetSent => self.of(Metric::TrackerSent).sum(),
+            _ => None,
+        };
+        // The traffic of the tracker is an estimate, and may be more than the kernel has counted.
+        self.of(metric).sum().map(|sum| own.map_or(sum, |own| (sum - own).max(0.0)))
+    }
+
     /// User and system time of the job together.
     pub fn cpu_seconds(&self) -> Option<f64> {
         Some(self.of(Metric::ProcessUtime).sum()? + self.of(Metric::ProcessStime).sum()?)
