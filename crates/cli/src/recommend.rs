@@ -32,7 +32,8 @@ pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
             "cost": cost,
         }));
     }
-    let limits = recording.head.limits();
+    // Earlier runs may have had other machines.
+    let limits = if advice.basis.runs == 1 { recording.head.limits() } else { Default::default() };
     let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
     let (request, basis) = (advice.to_ask(), &advice.basis);
     let mut lines = vec![("runs", format!("{}, including this one", basis.runs))];

@@ -1,4 +1,4 @@
-//! Possible improvements for the next run: GPUs that were idle, slowed down by the CPUs, or mostly empty.
+//! Possible improvements for the next run: GPUs that were idle, perhaps limited by the CPUs, or mostly empty.
 //!
 //! In:  the summary and limits of a run. Out: a [`Finding`] for each possible improvement. Findings do not change the
 //!      recommended resources.
@@ -54,7 +54,7 @@ impl Display for Finding {
             Self::GpuWaitsForCpu { gpu_share, cpu_cores, cpu_limit_cores } => write!(
                 out,
                 "mean GPU usage was {:.0} % while {cpu_cores:.1} of {cpu_limit_cores:.1} CPUs were busy: \
-                 the GPU waits for the CPUs, and more CPUs may shorten the run",
+                 the CPUs may limit the GPU; a run with more CPUs would show it",
                 gpu_share * 100.0
             ),
             Self::VramFarFromFull { peak_mib, total_mib } => write!(
@@ -159,8 +159,8 @@ mod tests {
         assert_eq!(
             found(&used, Some(0.3), 15000.0, 3.9),
             [
-                "mean GPU usage was 30 % while 3.9 of 4.0 CPUs were busy: the GPU waits for the CPUs, and more CPUs may \
-                 shorten the run"
+                "mean GPU usage was 30 % while 3.9 of 4.0 CPUs were busy: the CPUs may limit the GPU; a run with more \
+                 CPUs would show it"
             ]
         );
         assert!(found(&used, Some(0.8), 15000.0, 3.9).is_empty(), "GPU and CPUs are busy");
