@@ -192,6 +192,8 @@ metrics! {
     Threads, Extra, "threads", Count, Gauge, 0, "threads", "Number of threads of the job.";
     MajorFaults, Extra, "major_faults", Count, Delta, 0, "major page faults", "Page faults of the job in this interval that required a read from storage.";
     CpuSeen, Extra, "cpu_seen", Seconds, Delta, 6, "CPU time seen", "CPU time in this interval that /proc attributes to processes of the job; divided by utime + stime it is the coverage.";
+    Irq, Extra, "irq", Seconds, Delta, 6, "CPU time (interrupts)", "CPU time of the machine in interrupt handlers in this interval; not included in its system CPU time.";
+    SoftIrq, Extra, "softirq", Seconds, Delta, 6, "CPU time (soft interrupts)", "CPU time of the machine in deferred interrupt work, such as network packets, in this interval; not included in its system CPU time.";
     Steal, Extra, "steal", Seconds, Delta, 6, "stolen CPU time", "CPU time in this interval that the hypervisor gave to other virtual machines (steal time).";
     Throttled, Extra, "throttled", Seconds, Delta, 6, "throttled time", "Time in this interval for which the CPU limit of the cgroup throttled its tasks.";
     PressureCpu, Extra, "pressure_cpu", Seconds, Delta, 6, "CPU pressure", "Time in this interval in which at least one task of the machine waited for a CPU (PSI).";

@@ -12,7 +12,11 @@ use crate::os::Moment;
 pub struct MachineCpu {
     /// Time in user mode, including that of niced processes.
     pub user_ns: u64,
+    /// Without the time in interrupts.
     pub system_ns: u64,
+    /// Time in interrupt handlers, and in the work that they defer; `None` if the system does not count it.
+    pub irq_ns: Option<u64>,
+    pub softirq_ns: Option<u64>,
     /// Time that the hypervisor gave to other machines; `None` if the system does not count it.
     pub steal_ns: Option<u64>,
     /// Number of online CPUs.

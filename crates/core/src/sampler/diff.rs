@@ -146,6 +146,8 @@ fn set_machine(set: &mut impl FnMut(Metric, Option<f64>), before: &Sample, after
     set(Metric::Processes, after.machine.processes.map(count));
     set(Metric::SystemUtime, cpu(|cpu| Some(cpu.user_ns)));
     set(Metric::SystemStime, cpu(|cpu| Some(cpu.system_ns)));
+    set(Metric::Irq, cpu(|cpu| cpu.irq_ns));
+    set(Metric::SoftIrq, cpu(|cpu| cpu.softirq_ns));
     set(Metric::Steal, cpu(|cpu| cpu.steal_ns));
     set(Metric::SystemCpu, rates.system_cores);
     if let Some(memory) = after.machine.memory {
