@@ -184,3 +184,22 @@ fn attach_records_limits_throttled_time_and_memory_of_the_jobs_cgroups() {
     let charged: Vec<f64> = rows.iter().filter_map(|row| row["cgroup_memory"].as_f64()).collect();
     assert!(charged.iter().any(|kib| (48_000.0..160_000.0).contains(kib)), "{charged:?}");
 }
+
+#[test]
+fn large_files_in_tmpfs_are_a_finding() {
+    let group = Group::with_memory(1 << 30);
+    let home = tempfile::tempdir().unwrap();
+    let file = format!("/dev/shm/tmpfs-test-{}", std::process::id());
+    for (megabytes, is_found) in [(150, true), (1, false)] {
+        let line = format!(
+            "{}; sleep 0.5; head -c {megabytes}000000 /dev/zero > {file}; sleep 1; rm {file}",
+            group.enter()
+        );
+        let mut tracked = tracker(home.path());
+        let output =
+            tracked.args(["run", "--offline", "-i", "0.1", "--", "sh", "-c", &line]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        assert_eq!(stderr.contains("files in /dev/shm or another tmpfs used 14"), is_found, "{stderr}");
+    }
+}

@@ -1,11 +1,10 @@
 //! Network traffic of the tracker itself, in a network namespace of its own.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
 
 use std::process::Command;
 
-use support::{BIN, load, open_folder, text};
+use support::{BIN, load, open_folder, text, tracker};
 
 /// Two network namespaces that a veth pair connects. The other namespace has a web server at the address of metadata
 /// services, which answers 404. `$1` is the tracker, `$2` the recording.
@@ -47,14 +46,16 @@ fn traffic_of_the_tracker_is_recorded_and_not_in_the_summary() {
         let rows = recording[table].as_array().unwrap();
         rows.iter().filter_map(|row| row[column].as_f64()).sum::<f64>()
     };
-    for (machine, own) in [("net_recv_bytes", "tracker_recv_bytes"), ("net_sent_bytes", "tracker_sent_bytes")]
-    {
-        let (machine, own) = (sum("system_metrics", machine), sum("extra_metrics", own));
+    let shown = tracker(home.path()).arg("show").arg(&file).arg("--json").output().unwrap();
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    for direction in ["received", "sent"] {
+        let short = if direction == "sent" { "sent" } else { "recv" };
+        let machine = sum("system_metrics", &format!("net_{short}_bytes"));
+        let own = sum("extra_metrics", &format!("tracker_{short}_bytes"));
         // Nothing else uses this network, but for a few packets of ARP.
-        assert!(
-            machine > 1000.0 && (own - machine).abs() < machine * 0.3,
-            "{own} of {machine} bytes\n{}",
-            text(&output)
-        );
+        let is_close = machine > 1000.0 && (own - machine).abs() < machine * 0.3;
+        assert!(is_close, "{own} of {machine} bytes {direction}\n{}", text(&output));
+        assert_eq!(shown["tracker"]["network_bytes"][direction], own);
+        assert_eq!(shown["system_network_bytes"][direction], (machine - own).max(0.0));
     }
 }

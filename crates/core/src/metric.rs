@@ -200,6 +200,7 @@ metrics! {
     PressureMemory, Extra, "pressure_memory", Seconds, Delta, 6, "memory pressure", "Time in this interval in which at least one task of the machine waited for memory (PSI).";
     PressureIo, Extra, "pressure_io", Seconds, Delta, 6, "I/O pressure", "Time in this interval in which at least one task of the machine waited for I/O (PSI).";
     CgroupMemory, Extra, "cgroup_memory", KiB, Gauge, 0, "container memory", "Memory charged to the cgroup of the job, page cache included.";
+    CgroupShmem, Extra, "cgroup_shmem", KiB, Gauge, 0, "tmpfs files", "Files in tmpfs, such as /dev/shm, and shared memory that no process has mapped, charged to the cgroup of the job; a lower bound, empty if the cgroup has processes outside the job.";
     TrackerCpu, Extra, "tracker_cpu", Seconds, Delta, 6, "tracker CPU time", "CPU time of the tracker in this interval; not included in the figures of the job.";
     TrackerMemory, Extra, "tracker_memory", KiB, Gauge, 0, "tracker memory", "Resident memory of the tracker; empty if it runs in the host process.";
     TrackerRecv, Extra, "tracker_recv_bytes", Bytes, Delta, 0, "tracker inbound traffic", "Bytes that the tracker received in this interval, for instance to detect the cloud; an estimate, included in the traffic of the machine.";

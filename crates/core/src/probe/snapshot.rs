@@ -113,6 +113,8 @@ pub struct Snapshot {
     pub throttled_ns: Option<u64>,
     /// Memory charged to the job's cgroup.
     pub cgroup_memory_bytes: Option<u64>,
+    /// Shared memory and tmpfs files charged to the job's cgroup that no process has mapped, a lower bound.
+    pub cgroup_unmapped_shmem_bytes: Option<u64>,
     /// Sources that failed, by name.
     pub failures: Vec<(&'static str, SourceError)>,
 }

@@ -190,6 +190,8 @@ fn set_pressure(set: &mut impl FnMut(Metric, Option<f64>), before: &Sample, afte
         growth(before.machine.throttled_ns, after.machine.throttled_ns).map(|ns| ns / 1e9),
     );
     set(Metric::CgroupMemory, after.machine.cgroup_memory_bytes.map(|bytes| count(bytes / 1024)));
+    let shmem_bytes = after.machine.cgroup_unmapped_shmem_bytes;
+    set(Metric::CgroupShmem, shmem_bytes.map(|bytes| count(bytes / 1024)));
     set(Metric::TrackerCpu, growth(before.tracker.cpu_ns, after.tracker.cpu_ns).map(|ns| ns / 1e9));
     set(Metric::TrackerMemory, after.tracker.rss_kib.map(count));
     let traffic =

@@ -24,6 +24,9 @@ pub struct JobCgroups {
     memberships: String,
     throttle: Option<Throttle>,
     memory: Option<Kept>,
+    /// The file `memory.stat` and its keys of shared memory and of mapped files; only if the job has the cgroup for
+    /// itself.
+    memory_stat: Option<(Kept, [&'static str; 2])>,
     limits: Limits,
     oom: OomWatch,
     /// The cgroups that other members were found in.
@@ -116,7 +119,12 @@ impl JobCgroups {
             let file = if group.unified { "memory.current" } else { "memory.usage_in_bytes" };
             memory_file(group, file, |path| root.keep(path).ok())
         });
-        self.oom.enter(root, &groups, job_pid);
+        let is_own = self.oom.enter(root, &groups, job_pid);
+        self.memory_stat = groups.iter().filter(|_| is_own).find_map(|group| {
+            let keys =
+                if group.unified { ["shmem", "file_mapped"] } else { ["total_shmem", "total_mapped_file"] };
+            Some((memory_file(group, "memory.stat", |path| root.keep(path).ok())?, keys))
+        });
     }
 
     /// The values of a cgroup that was removed are unknown.
@@ -126,6 +134,12 @@ impl JobCgroups {
         let text = self.memory.as_ref().and_then(|kept| root.reread(kept, buffer).ok());
         let text = text.and_then(|text| std::str::from_utf8(text).ok());
         snapshot.cgroup_memory_bytes = text.and_then(|text| text.trim().parse().ok());
+        let stat = self.memory_stat.as_ref();
+        snapshot.cgroup_unmapped_shmem_bytes = stat.and_then(|(kept, [shmem, mapped])| {
+            let text = root.reread(kept, buffer).ok()?;
+            // Mapped files include mapped shared memory, so the difference is a lower bound.
+            Some(parse_key(text, shmem)?.saturating_sub(parse_key(text, mapped)?))
+        });
     }
 
     /// The limits of the job. A program such as `taskset` changes the affinity after the start, so it is read again.

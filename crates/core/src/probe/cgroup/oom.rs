@@ -45,9 +45,11 @@ impl OomWatch {
         Self { machine: count(root, "/proc/vmstat"), ..Self::default() }
     }
 
-    /// Watches the groups that the root process of the job has entered.
-    pub fn enter(&mut self, root: &Root, groups: &[Group], job_pid: u32) {
+    /// Watches the groups that the root process of the job has entered. Returns whether the job has its memory group for
+    /// itself.
+    pub fn enter(&mut self, root: &Root, groups: &[Group], job_pid: u32) -> bool {
         self.of_root = self.watch(root, groups, job_pid);
+        self.of_root.and_then(|index| self.groups.get(index)).is_some_and(|group| !group.is_shared)
     }
 
     /// Watches the groups of a process of the job. Returns the index of the group with the counter.
