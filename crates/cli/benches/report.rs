@@ -68,7 +68,7 @@ fn report(recording: &Path, budget: &Budget) -> bool {
 
 fn write_recording(path: &Path, rows: u32) -> io::Result<()> {
     let mut head = Head::new(&Config::default(), 4242, START, Run::default());
-    head.metadata.set_stop_time(START + f64::from(rows));
+    head.metadata.set_stop_time(START + f64::from(rows), 0.0);
     let mut out = gzip(BufWriter::new(File::create(path)?));
     write_snapshot(&mut out, &head, &mut |take| {
         let mut state = 1;

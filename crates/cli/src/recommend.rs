@@ -32,17 +32,21 @@ pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
             "cost": cost,
         }));
     }
-    let limits = recording.head.limits();
+    // Earlier runs may have had other machines.
+    let limits = (advice.basis.runs == 1).then(|| recording.head.limits());
     let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
     let (request, basis) = (advice.to_ask(), &advice.basis);
     let mut lines = vec![("runs", format!("{}, including this one", basis.runs))];
     let cpu = basis.cpu_mean_cores.map_or_else(String::new, |mean| {
-        format!("  (mean {mean:.2}{})", of(limits.cpu_cores.map(|cores| format!("{cores} CPUs"))))
+        format!(
+            "  (mean {mean:.2}{})",
+            of(limits.and_then(|limits| limits.cpu_cores).map(|cores| format!("{cores} CPUs")))
+        )
     });
     lines.push(("CPU", format!("{}{cpu}", request.cpu)));
     let margin = if request == advice.resources { ", plus 20 %" } else { "; estimated" };
     let memory = basis.memory_peak_kib.map_or_else(String::new, |kib| {
-        let limit = of(limits.memory_mb.map(human::megabytes));
+        let limit = of(limits.and_then(|limits| limits.memory_mb).map(human::megabytes));
         format!("  (peak {}{limit}{margin})", human::megabytes(kib / 1024.0))
     });
     lines.push(("memory", format!("{} MiB{memory}", request.memory_mb)));

@@ -42,9 +42,8 @@ impl RunSummary<'_> {
         self.context.summary.of(metric)
     }
 
-    /// The sum of `elapsed` is by the monotonic clock; the difference of timestamps changes if the wall clock is set.
     fn wall_s(&self) -> Option<f64> {
-        self.of(Metric::Elapsed).sum().or_else(|| self.context.summary.duration_s())
+        self.context.summary.duration_s()
     }
 
     fn cpu_cores(&self) -> Usage {
@@ -105,7 +104,10 @@ impl RunSummary<'_> {
             "cpu_cores": self.cpu_cores(),
             "memory_bytes": self.memory_bytes(),
             "disk_bytes": { "read": sum(Metric::ProcessRead), "written": sum(Metric::ProcessWrite) },
-            "system_network_bytes": { "received": sum(Metric::NetRecv), "sent": sum(Metric::NetSent) },
+            "system_network_bytes": {
+                "received": self.context.summary.sum_without_tracker(Metric::NetRecv),
+                "sent": self.context.summary.sum_without_tracker(Metric::NetSent),
+            },
             "gpu": gpu,
             "recommendation": self.advice(),
             "ask": self.advice().map(Advice::to_ask),
@@ -114,6 +116,7 @@ impl RunSummary<'_> {
             "tracker": {
                 "cpu_seconds": sum(Metric::TrackerCpu),
                 "memory_bytes": self.of(Metric::TrackerMemory).max().map(|kib| kib * KIB),
+                "network_bytes": { "received": sum(Metric::TrackerRecv), "sent": sum(Metric::TrackerSent) },
                 "coverage": self.coverage(),
                 "cpu_source": run.cpu_source,
             },
@@ -134,7 +137,8 @@ impl RunSummary<'_> {
         line("CPU", self.cpu_line(draws_bars));
         line("memory", self.memory_line(draws_bars));
         let transfer = |read, written, words: [&str; 2]| {
-            let (read, written) = (self.of(read).sum()?, self.of(written).sum()?);
+            let sum = |metric| self.context.summary.sum_without_tracker(metric);
+            let (read, written) = (sum(read)?, sum(written)?);
             Some(format!(
                 "{} {}, {} {}",
                 Scale::Bytes.show(read),
@@ -160,7 +164,8 @@ impl RunSummary<'_> {
         let killed = self.run().filter(|run| !run.was_killed_for_memory()).and_then(|run| run.oom_kills);
         let killed = killed.map(|kills| {
             let processes = if kills.processes == 1 { "process" } else { "processes" };
-            format!("the OOM killer ended {} {processes} in the cgroup of the job", kills.processes)
+            let probably = if kills.certain { "" } else { "probably " };
+            format!("the OOM killer {probably}ended {} {processes} of the job", kills.processes)
         });
         let notes = self.notes.iter().map(|note| show::one_line(note, 500)).chain(killed);
         for note in notes.chain(warnings.map(ToString::to_string)) {

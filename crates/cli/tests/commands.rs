@@ -155,3 +155,33 @@ fn recording_of_a_killed_tracker_is_recovered() {
         .collect();
     assert_eq!(files.len(), 2, "the journal was removed: {files:?}");
 }
+
+#[test]
+fn all_commands_show_the_same_duration_after_a_step_of_the_wall_clock() {
+    let home = support::runs::home_with_runs();
+    let file =
+        home.path().join("data/resource-tracker").join(format!("{}.json.gz", support::runs::RUNS[0].id));
+    let mut recording: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let seconds = recording["metadata"]["duration"].as_f64().unwrap();
+    assert!(seconds >= 2.0, "{seconds}");
+    // From the second row on, the clock is 3600 s ahead.
+    for table in ["process_metrics", "system_metrics", "extra_metrics"] {
+        for row in recording[table].as_array_mut().unwrap().iter_mut().skip(1) {
+            row["timestamp"] = (row["timestamp"].as_f64().unwrap() + 3600.0).into();
+        }
+    }
+    let stepped = home.path().join("stepped.json");
+    fs::write(&stepped, recording.to_string()).unwrap();
+    let stepped = stepped.to_str().unwrap();
+    let json = |arguments: &[&str]| {
+        let output = tracker(home.path()).args(arguments).args([stepped, "--json"]).output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", text(&output)))
+    };
+    assert_eq!(json(&["show"])["wall_seconds"], seconds);
+    let stats = json(&["stats"]);
+    assert_eq!(stats["stats"]["timestamp"]["duration"], seconds, "{stats}");
+    let report = shown(home.path(), &["report", stepped, "-o", "-"]);
+    assert!(report.contains(&format!("after {seconds} s<")), "no duration in the report");
+    assert!(!report.contains("1 h"), "the step is part of a duration");
+}

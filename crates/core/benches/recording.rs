@@ -142,7 +142,7 @@ fn head() -> Head {
         duration: None,
         other: serde_json::Map::new(),
     };
-    metadata.set_stop_time(START + 86_400.0);
+    metadata.set_stop_time(START + 86_400.0, 0.0);
     Head {
         metadata,
         server_info: None,

@@ -57,7 +57,7 @@ fn head() -> Head {
         duration: None,
         other: Map::new(),
     };
-    metadata.set_stop_time(1_741_785_620.5);
+    metadata.set_stop_time(1_741_785_620.5, 0.0);
     let object = |value: serde_json::Value| value.as_object().cloned();
     Head {
         metadata,

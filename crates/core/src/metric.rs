@@ -192,14 +192,19 @@ metrics! {
     Threads, Extra, "threads", Count, Gauge, 0, "threads", "Number of threads of the job.";
     MajorFaults, Extra, "major_faults", Count, Delta, 0, "major page faults", "Page faults of the job in this interval that required a read from storage.";
     CpuSeen, Extra, "cpu_seen", Seconds, Delta, 6, "CPU time seen", "CPU time in this interval that /proc attributes to processes of the job; divided by utime + stime it is the coverage.";
+    Irq, Extra, "irq", Seconds, Delta, 6, "CPU time (interrupts)", "CPU time of the machine in interrupt handlers in this interval; not included in its system CPU time.";
+    SoftIrq, Extra, "softirq", Seconds, Delta, 6, "CPU time (soft interrupts)", "CPU time of the machine in deferred interrupt work, such as network packets, in this interval; not included in its system CPU time.";
     Steal, Extra, "steal", Seconds, Delta, 6, "stolen CPU time", "CPU time in this interval that the hypervisor gave to other virtual machines (steal time).";
     Throttled, Extra, "throttled", Seconds, Delta, 6, "throttled time", "Time in this interval for which the CPU limit of the cgroup throttled its tasks.";
     PressureCpu, Extra, "pressure_cpu", Seconds, Delta, 6, "CPU pressure", "Time in this interval in which at least one task of the machine waited for a CPU (PSI).";
     PressureMemory, Extra, "pressure_memory", Seconds, Delta, 6, "memory pressure", "Time in this interval in which at least one task of the machine waited for memory (PSI).";
     PressureIo, Extra, "pressure_io", Seconds, Delta, 6, "I/O pressure", "Time in this interval in which at least one task of the machine waited for I/O (PSI).";
-    CgroupMemory, Extra, "cgroup_memory", KiB, Gauge, 0, "container memory", "Memory charged to the cgroup of the tracker, page cache included.";
+    CgroupMemory, Extra, "cgroup_memory", KiB, Gauge, 0, "container memory", "Memory charged to the cgroup of the job, page cache included.";
+    CgroupShmem, Extra, "cgroup_shmem", KiB, Gauge, 0, "tmpfs files", "Files in tmpfs, such as /dev/shm, and shared memory that no process has mapped, charged to the cgroup of the job; a lower bound, empty if the cgroup has processes outside the job.";
     TrackerCpu, Extra, "tracker_cpu", Seconds, Delta, 6, "tracker CPU time", "CPU time of the tracker in this interval; not included in the figures of the job.";
     TrackerMemory, Extra, "tracker_memory", KiB, Gauge, 0, "tracker memory", "Resident memory of the tracker; empty if it runs in the host process.";
+    TrackerRecv, Extra, "tracker_recv_bytes", Bytes, Delta, 0, "tracker inbound traffic", "Bytes that the tracker received in this interval, for instance to detect the cloud; an estimate, included in the traffic of the machine.";
+    TrackerSent, Extra, "tracker_sent_bytes", Bytes, Delta, 0, "tracker outbound traffic", "Bytes that the tracker sent in this interval, for instance to detect the cloud; an estimate, included in the traffic of the machine.";
 
     GpuUsage, Gpu, "usage", Cores, Gauge, 4, "usage", "Usage of the GPU, from 0 to 1.";
     GpuJobUsage, Gpu, "job_usage", Cores, Gauge, 4, "usage by the job", "Usage of the GPU by the job, from 0 to 1; an estimate if `run.gpus` marks it as estimated.";

@@ -140,7 +140,7 @@ fn recorded_job_gives_the_golden_tables_statistics_and_recommendation() {
     let mut recording =
         Recording::new(Head::new(&Config::default(), 15270, 1_794_781_097.148, Run::default()));
     recording.head.metadata.resource_tracker.version = "any".to_owned();
-    recording.head.metadata.set_stop_time(1_794_781_099.395);
+    recording.head.metadata.set_stop_time(1_794_781_099.395, 0.0);
     for row in &rows {
         recording.push(row);
     }

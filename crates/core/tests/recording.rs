@@ -389,7 +389,7 @@ prop_compose! {
     ) -> Recording {
         let mut head = Head { server_info, cloud_info, run, ..head(process.is_some(), system.is_some()) };
         head.metadata.start_time = Some(start);
-        head.metadata.set_stop_time(start + length);
+        head.metadata.set_stop_time(start + length, 0.0);
         Recording { head, process, system, extra }
     }
 }

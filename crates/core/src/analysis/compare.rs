@@ -77,7 +77,7 @@ impl What {
             Self::CpuTime => summary.cpu_seconds(),
             Self::MemoryPeak => Some(summary.memory_peak_kib()? * 1024.0),
             Self::Mean(metric) => summary.of(metric).mean(),
-            Self::Sum(metric) => summary.of(metric).sum(),
+            Self::Sum(metric) => summary.sum_without_tracker(metric),
             Self::Cost => {
                 let price = price_of(&run.head, catalog)?;
                 let duration_s = summary.duration_s().unwrap_or(f64::NAN);

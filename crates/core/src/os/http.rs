@@ -116,8 +116,12 @@ mod agent {
     use ureq::http::Uri;
     use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
     use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
-    use ureq::unversioned::transport::{DefaultConnector, NextTimeout, TcpConnector};
+    use ureq::unversioned::transport::{
+        Buffers, ConnectionDetails, Connector, DefaultConnector, NextTimeout, TcpConnector, Transport,
+    };
     use ureq::{Agent, Error};
+
+    use crate::os::network::CountedConnection;
 
     pub(super) fn link_local() -> Agent {
         let config = Agent::config_builder()
@@ -130,7 +134,7 @@ mod agent {
             .input_buffer_size(8 << 10)
             .output_buffer_size(8 << 10)
             .build();
-        Agent::with_parts(config, TcpConnector::default(), AddressOnly)
+        Agent::with_parts(config, Counted(TcpConnector::default()), AddressOnly)
     }
 
     pub(super) fn public() -> Agent {
@@ -146,7 +150,59 @@ mod agent {
             tls = tls.root_certs(RootCerts::new_with_certs(&roots));
         }
         let config = Agent::config_builder().http_status_as_error(false).tls_config(tls.build()).build();
-        Agent::with_parts(config, DefaultConnector::default(), InThread)
+        Agent::with_parts(config, Counted(DefaultConnector::default()), InThread)
+    }
+
+    /// Counts the bytes of all connections as the tracker's own traffic.
+    #[derive(Debug)]
+    struct Counted<C>(C);
+
+    #[derive(Debug)]
+    struct CountedTransport<T> {
+        inner: T,
+        connection: CountedConnection,
+    }
+
+    impl<C: Connector<()>> Connector<()> for Counted<C> {
+        type Out = CountedTransport<C::Out>;
+
+        fn connect(
+            &self,
+            details: &ConnectionDetails<'_>,
+            chained: Option<()>,
+        ) -> Result<Option<Self::Out>, Error> {
+            let opened = self.0.connect(details, chained);
+            let address = details.addrs.first().map(std::net::SocketAddr::ip);
+            let is_open = matches!(opened, Ok(Some(_)));
+            let connection = CountedConnection::new(address.unwrap_or(IpAddr::from([127, 0, 0, 1])), is_open);
+            Ok(opened?.map(|inner| CountedTransport { inner, connection }))
+        }
+    }
+
+    impl<T: Transport> Transport for CountedTransport<T> {
+        fn buffers(&mut self) -> &mut dyn Buffers {
+            self.inner.buffers()
+        }
+
+        fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+            self.connection.sent(amount);
+            self.inner.transmit_output(amount, timeout)
+        }
+
+        fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+            let before = self.inner.buffers().input().len();
+            let progress = self.inner.await_input(timeout);
+            self.connection.received(self.inner.buffers().input().len().saturating_sub(before));
+            progress
+        }
+
+        fn is_open(&mut self) -> bool {
+            self.inner.is_open()
+        }
+
+        fn is_tls(&self) -> bool {
+            self.inner.is_tls()
+        }
     }
 
     /// Accepts IP addresses and resolves no names.

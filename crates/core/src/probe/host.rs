@@ -6,8 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::os::root::Root;
-#[cfg(target_os = "linux")]
-use crate::probe::cgroup::read_limits;
+use crate::probe::cgroup::{Limits, read_limits};
 use crate::probe::gpu::{self, Inventory};
 #[cfg(target_os = "linux")]
 use crate::probe::procfs::{parse_meminfo, parse_stat};
@@ -30,12 +29,17 @@ pub struct Host {
 /// Reads the host and the limits of process `pid` (a number or `self`). Waits up to one second for a GPU driver that
 /// has not answered yet.
 pub fn read(root: &Root, pid: &str) -> Host {
-    Host { gpus: gpu::inventory(root, gpu::Patience::Second), ..read_without_gpus(root, pid) }
+    read_with(root, read_limits(root, pid))
 }
 
-/// Like [`read`], but does not wait for a GPU driver. Lists the GPUs that answered while the job ran.
-pub fn read_without_waiting(root: &Root, pid: &str) -> Host {
-    Host { gpus: gpu::inventory(root, gpu::Patience::None), ..read_without_gpus(root, pid) }
+/// Like [`read`], with the limits that a job had.
+pub fn read_with(root: &Root, limits: Limits) -> Host {
+    Host { gpus: gpu::inventory(root, gpu::Patience::Second), ..read_without_gpus(root, limits) }
+}
+
+/// Like [`read_with`], but does not wait for a GPU driver. Lists the GPUs that answered while the job ran.
+pub fn read_without_waiting(root: &Root, limits: Limits) -> Host {
+    Host { gpus: gpu::inventory(root, gpu::Patience::None), ..read_without_gpus(root, limits) }
 }
 
 /// The `server_info` of this host; empty if the host cannot be read.
@@ -50,7 +54,7 @@ pub fn zfs_pools() -> Vec<(String, DiskSpace)> {
 
 /// `cpu_limit_cores` and `memory_limit_mib` are read on Linux only.
 #[cfg(not(target_os = "linux"))]
-fn read_without_gpus(root: &Root, _pid: &str) -> Host {
+fn read_without_gpus(root: &Root, _limits: Limits) -> Host {
     let (vcpus, memory_mib) = size(root);
     Host { os: if cfg!(windows) { "win32" } else { "darwin" }, vcpus, memory_mib, ..Host::default() }
 }
@@ -64,9 +68,8 @@ pub(crate) fn size(_root: &Root) -> (Option<u32>, Option<f64>) {
 }
 
 #[cfg(target_os = "linux")]
-fn read_without_gpus(root: &Root, pid: &str) -> Host {
+fn read_without_gpus(root: &Root, limits: Limits) -> Host {
     let (vcpus, memory_mib) = size(root);
-    let limits = read_limits(root, pid);
     let all = vcpus.map(f64::from);
     // A CPU set or affinity that contains all CPUs is not a limit.
     let fewer = |cpus: Option<u64>| {
@@ -74,7 +77,7 @@ fn read_without_gpus(root: &Root, pid: &str) -> Host {
             .map(f64::from)
             .filter(|cpus| all.is_none_or(|all| *cpus < all))
     };
-    let candidates = [limits.cpu_cores, fewer(limits.cpuset_cpus), fewer(affinity_cpus(root, pid))];
+    let candidates = [limits.cpu_cores, fewer(limits.cpuset_cpus), fewer(limits.affinity_cpus)];
     let memory_limit_mib = limits.memory_bytes.map(|bytes| mib_of_kib(bytes / 1024));
     Host {
         os: std::env::consts::OS,
@@ -93,14 +96,6 @@ pub(crate) fn size(root: &Root) -> (Option<u32>, Option<f64>) {
     let stat = root.read("/proc/stat", &mut buffer).ok().and_then(|text| parse_stat(text).ok());
     let meminfo = root.read("/proc/meminfo", &mut buffer).ok().and_then(|text| parse_meminfo(text).ok());
     (stat.map(|stat| stat.cpus), meminfo.and_then(|meminfo| meminfo.total_kib).map(mib_of_kib))
-}
-
-/// Number of CPUs that a process may run on, from `Cpus_allowed_list`, which recorded hosts contain too.
-#[cfg(target_os = "linux")]
-fn affinity_cpus(root: &Root, pid: &str) -> Option<u64> {
-    let status = root.text(&format!("/proc/{pid}/status"))?;
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    crate::probe::cgroup::count_cpus(list.trim())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "memory sizes are far below 2^53 KiB")]

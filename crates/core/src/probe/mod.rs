@@ -9,6 +9,7 @@ use crate::config::Backend;
 use crate::error::SourceError;
 use crate::os::Moment;
 use crate::os::root::Root;
+use crate::probe::cgroup::{JobCgroups, Limits, OomCounts, read_limits};
 use crate::probe::snapshot::Snapshot;
 
 pub mod cgroup;
@@ -45,6 +46,8 @@ pub struct MachineProbe {
     /// The process list of `sysinfo`; empty for the procfs backend.
     table: portable::Table,
     sources: Sources,
+    /// `None` for the portable backend.
+    cgroups: Option<JobCgroups>,
 }
 
 /// The sources of one backend, in two groups.
@@ -64,10 +67,33 @@ impl MachineProbe {
         let table = portable::Table::default();
         let sources = match backend {
             #[cfg(target_os = "linux")]
-            Backend::Procfs => procfs_sources(&root, system),
+            Backend::Procfs => procfs_sources(system),
             _ => portable::sources(&table, system),
         };
-        Self { root, backend, table, sources }
+        #[cfg(target_os = "linux")]
+        let cgroups = (backend == Backend::Procfs).then(|| JobCgroups::new(&root));
+        #[cfg(not(target_os = "linux"))]
+        let cgroups = None;
+        Self { root, backend, table, sources, cgroups }
+    }
+
+    /// Follows the job's root process, and these other members, into the cgroups that they have moved to.
+    pub fn follow(&mut self, pid: u32, members: &[u32]) {
+        if let Some(cgroups) = &mut self.cgroups {
+            cgroups.follow(&self.root, pid);
+            cgroups.follow_members(&self.root, members, pid);
+        }
+    }
+
+    /// The limits of the job, whose root process is `pid`; those of the tracker without a job.
+    pub fn limits(&self, pid: Option<u32>) -> Limits {
+        let limits = self.cgroups.as_ref().map(|cgroups| cgroups.limits(&self.root, pid));
+        limits.unwrap_or_else(|| read_limits(&self.root, "self"))
+    }
+
+    /// OOM kills in the job's cgroups and on the machine.
+    pub fn oom_counts(&self) -> OomCounts {
+        self.cgroups.as_ref().map(|cgroups| cgroups.oom_counts(&self.root)).unwrap_or_default()
     }
 
     /// Reads all sources.
@@ -75,6 +101,9 @@ impl MachineProbe {
         self.list_processes(at, snapshot);
         for source in &mut self.sources.machine {
             read_one(source.as_mut(), &self.root, snapshot);
+        }
+        if let Some(cgroups) = &mut self.cgroups {
+            cgroups.read(&self.root, snapshot);
         }
     }
 
@@ -88,7 +117,8 @@ impl MachineProbe {
 
     /// The names of all sources.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.sources.processes.iter().chain(&self.sources.machine).map(|source| source.name())
+        let sources = self.sources.processes.iter().chain(&self.sources.machine);
+        sources.map(|source| source.name()).chain(self.cgroups.as_ref().map(|_| "cgroup"))
     }
 
     pub(crate) const fn backend(&self) -> Backend {
@@ -105,7 +135,7 @@ impl MachineProbe {
 }
 
 #[cfg(target_os = "linux")]
-fn procfs_sources(root: &Root, system: bool) -> Sources {
+fn procfs_sources(system: bool) -> Sources {
     let mut machine: Vec<Box<dyn Source>> = Vec::new();
     if system {
         machine.push(Box::new(procfs::MemorySource::default()));
@@ -114,7 +144,6 @@ fn procfs_sources(root: &Root, system: bool) -> Sources {
         machine.push(Box::new(procfs::SpaceSource::default()));
         machine.push(Box::new(procfs::PressureSource::default()));
     }
-    machine.push(Box::new(cgroup::OwnGroupSource::new(root)));
     Sources {
         processes: vec![Box::new(procfs::CpuSource::default()), Box::new(procfs::ProcessesSource::default())],
         machine,

@@ -12,7 +12,11 @@ use crate::os::Moment;
 pub struct MachineCpu {
     /// Time in user mode, including that of niced processes.
     pub user_ns: u64,
+    /// Without the time in interrupts.
     pub system_ns: u64,
+    /// Time in interrupt handlers, and in the work that they defer; `None` if the system does not count it.
+    pub irq_ns: Option<u64>,
+    pub softirq_ns: Option<u64>,
     /// Time that the hypervisor gave to other machines; `None` if the system does not count it.
     pub steal_ns: Option<u64>,
     /// Number of online CPUs.
@@ -105,10 +109,12 @@ pub struct Snapshot {
     /// Sum over all local file systems.
     pub space: Option<DiskSpace>,
     pub pressure: Pressure,
-    /// Time for which the CPU quota stopped the tasks of the tracker's cgroup.
+    /// Time for which the CPU quota stopped the tasks of the job's cgroup.
     pub throttled_ns: Option<u64>,
-    /// Memory charged to the tracker's cgroup.
+    /// Memory charged to the job's cgroup.
     pub cgroup_memory_bytes: Option<u64>,
+    /// Shared memory and tmpfs files charged to the job's cgroup that no process has mapped, a lower bound.
+    pub cgroup_unmapped_shmem_bytes: Option<u64>,
     /// Sources that failed, by name.
     pub failures: Vec<(&'static str, SourceError)>,
 }

@@ -6,6 +6,7 @@ use super::snippets::snippets;
 use super::{Context, Standing, money};
 use crate::analysis::recommend::{Advice, Resources};
 use crate::human::{self, Scale};
+use crate::metric::Metric;
 use crate::store::recording::Head;
 
 pub(super) fn section(head: &Head, context: &Context) -> Markup {
@@ -29,6 +30,9 @@ pub(super) fn section(head: &Head, context: &Context) -> Markup {
 fn request(head: &Head, context: &Context, advice: &Advice) -> Markup {
     let about_standing = match Standing::of(head, context) {
         Standing::Failed => Some("the run failed: a successful run may need more".to_owned()),
+        Standing::TrackerDied => {
+            Some("the tracker died before the run ended: the figures are incomplete".to_owned())
+        }
         Standing::Pending => Some("the run has not ended: the figures are preliminary".to_owned()),
         Standing::Finished => None,
     };
@@ -38,7 +42,7 @@ fn request(head: &Head, context: &Context, advice: &Advice) -> Markup {
     html! {
         div.card {
             h3 { "Request for the next run" }
-            dl.needs { (needs(head, advice)) }
+            dl.needs { (needs(head, context, advice)) }
             @if let Some(requested) = &context.requested {
                 p.note { "Requested for this run: " code { (requested) } }
             }
@@ -48,21 +52,26 @@ fn request(head: &Head, context: &Context, advice: &Advice) -> Markup {
     }
 }
 
-fn needs(head: &Head, advice: &Advice) -> Markup {
+fn needs(head: &Head, context: &Context, advice: &Advice) -> Markup {
     let (resources, basis, had) = (advice.to_ask(), &advice.basis, head.limits());
     let over = match basis.runs {
         1 => String::new(),
         runs => format!(" over {runs} runs"),
     };
+    // Earlier runs may have had other machines, so a share is always that of this run.
+    let this_run = if basis.runs == 1 { "" } else { "this run: " };
     let used = |share: Option<f64>, what: &str| {
-        share
-            .map_or_else(String::new, |share| format!(" ({} of the available {what})", human::percent(share)))
+        share.map_or_else(String::new, |share| {
+            format!(" ({this_run}{} of the available {what})", human::percent(share))
+        })
     };
     let cores = |value: Option<f64>| value.map_or_else(String::new, |value| Scale::Cores.show(value));
     let megabytes = |value: Option<f64>| value.map_or_else(String::new, human::megabytes);
-    let cpu_share = basis.cpu_mean_cores.zip(had.cpu_cores).map(|(mean, had)| mean / had);
+    let summary = &context.summary;
+    let mean_cores = summary.of(Metric::ProcessCpu).mean();
+    let cpu_share = mean_cores.zip(had.cpu_cores).map(|(mean, had)| mean / had);
     let peak_mb = basis.memory_peak_kib.map(|kib| kib / 1024.0);
-    let memory_share = peak_mb.zip(had.memory_mb).map(|(peak, had)| peak / had);
+    let memory_share = summary.memory_peak_kib().zip(had.memory_mb).map(|(kib, had)| kib / 1024.0 / had);
     let cpu_reason = format!("mean usage {}{over}{}", cores(basis.cpu_mean_cores), used(cpu_share, "CPUs"));
     let margin = if resources == advice.resources {
         ", plus 20 %, rounded up"

@@ -19,6 +19,8 @@ struct Figure {
     /// Size of the column's unit in base units.
     factor: f64,
     scale: Scale,
+    /// The metric whose total excludes the traffic of the tracker.
+    network: Option<Metric>,
     /// The total from the summary, for figures whose sum is not in the statistics.
     total: fn(&Summary) -> Option<String>,
 }
@@ -28,7 +30,7 @@ const MIB: f64 = 1_048_576.0;
 const GIB: f64 = 1_073_741_824.0;
 
 const fn figure(label: &'static str, column: &'static str, factor: f64, scale: Scale) -> Figure {
-    Figure { label, column, factor, scale, total: |_| None }
+    Figure { label, column, factor, scale, network: None, total: |_| None }
 }
 
 const FIGURES: [Figure; 11] = [
@@ -52,8 +54,14 @@ const FIGURES: [Figure; 11] = [
         ..figure("Disk write", "", 1.0, Scale::Bytes)
     },
     figure("Disk space used", "system_disk_space_used_gb", GIB, Scale::Bytes),
-    figure("Inbound network traffic", "system_net_recv_bytes", 1.0, Scale::Bytes),
-    figure("Outbound network traffic", "system_net_sent_bytes", 1.0, Scale::Bytes),
+    Figure {
+        network: Some(Metric::NetRecv),
+        ..figure("Inbound network traffic", "system_net_recv_bytes", 1.0, Scale::Bytes)
+    },
+    Figure {
+        network: Some(Metric::NetSent),
+        ..figure("Outbound network traffic", "system_net_sent_bytes", 1.0, Scale::Bytes)
+    },
 ];
 
 fn bytes(summary: &Summary, metric: Metric) -> Option<String> {
@@ -119,7 +127,8 @@ fn table(head: &Head, context: &Context, stats: &Stats) -> Markup {
 fn row(figure: &Figure, summary: &Summary, stats: &Stats, history: Option<&Stats>) -> Markup {
     let total = (figure.total)(summary);
     let cells = COLUMNS.map(|(_, aggregates)| {
-        let now = cell(figure, stats, aggregates);
+        let network = figure.network.and_then(|metric| summary.sum_without_tracker(metric));
+        let now = cell(figure, stats, aggregates).map(|now| network.or(now));
         let before = history.and_then(|history| cell(figure, history, aggregates));
         let change = now.flatten().zip(before.flatten()).and_then(|(now, before)| change(now, before));
         let shown = match now {

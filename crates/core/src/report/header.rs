@@ -32,6 +32,7 @@ pub(super) fn header(head: &Head, context: &Context, title: &str) -> Markup {
     let (class, word) = match Standing::of(head, context) {
         Standing::Finished => ("good", "Finished"),
         Standing::Pending => ("open", "Pending"),
+        Standing::TrackerDied => ("bad", "Tracker died"),
         Standing::Failed => ("bad", "Failed"),
     };
     html! {
@@ -67,9 +68,7 @@ fn ending(head: &Head, context: &Context) -> String {
         (Standing::Pending, Some(Status::Detached)) => {
             format!("tracking stopped {after}, before the job ended")
         }
-        (Standing::Pending, Some(Status::TrackerDied)) => {
-            format!("the tracker ended {after}; the result of the job is unknown")
-        }
+        (Standing::TrackerDied, _) => format!("{after}; the result of the job is unknown"),
         (Standing::Pending, _) => duration.map_or_else(String::new, |time| format!("running for {time}")),
         (Standing::Finished, Some(Status::Ended)) => format!("{after}; exit code unknown"),
         (Standing::Finished, _) => after,
@@ -151,8 +150,8 @@ fn run_facts(head: &Head, context: &Context) -> Facts {
     let command = run.and_then(|run| run.command.as_ref());
     facts.add_code("Command", command.map(|words| words.join(" ")));
     facts.add("Started", moment(head.metadata.start_time));
-    let is_pending = Standing::of(head, context) == Standing::Pending;
-    facts.add(if is_pending { "Last sample" } else { "Ended" }, moment(head.metadata.stop_time));
+    let is_open = matches!(Standing::of(head, context), Standing::Pending | Standing::TrackerDied);
+    facts.add(if is_open { "Last sample" } else { "Ended" }, moment(head.metadata.stop_time));
     facts.add("Host", run.and_then(|run| run.host.as_deref()));
     facts.add("Process", Some(head.metadata.pid.to_string()).filter(|pid| pid != "0"));
     facts.add("Run id", run.and_then(|run| run.id.as_deref()));

@@ -116,6 +116,8 @@ impl Context {
 enum Standing {
     Finished,
     Pending,
+    /// The tracker died; the result of the job is unknown.
+    TrackerDied,
     Failed,
 }
 
@@ -126,7 +128,8 @@ impl Standing {
             _ if context.failed => Self::Failed,
             _ if context.running => Self::Pending,
             Some(Status::Failed | Status::Killed) => Self::Failed,
-            Some(Status::Running | Status::Detached | Status::TrackerDied) => Self::Pending,
+            Some(Status::Running | Status::Detached) => Self::Pending,
+            Some(Status::TrackerDied) => Self::TrackerDied,
             Some(Status::Finished | Status::Ended) => Self::Finished,
             Some(Status::Other(_)) | None => match run {
                 Some(run) if run.signal.is_some() || run.exit_code.is_some_and(|code| code != 0) => {

@@ -21,7 +21,7 @@ fn object(value: Value) -> Map<String, Value> {
 
 fn recording(config: &Config, run: Run, rows: u32) -> Recording {
     let mut head = Head::new(config, 4242, START, run);
-    head.metadata.set_stop_time(START + f64::from(rows));
+    head.metadata.set_stop_time(START + f64::from(rows), 0.0);
     head.server_info =
         Some(object(json!({"os": "linux", "vcpus": 4, "memory_mb": 8192.0, "cpu_limit": 2.0})));
     let mut recording = Recording::new(head);
@@ -88,7 +88,7 @@ fn same_input_gives_the_same_page() {
 
 #[test]
 fn oom_kill_is_reported_with_more_memory_to_request() {
-    let oom_kills = Some(OomKills { processes: 1, certain: true });
+    let oom_kills = Some(OomKills { processes: 1, certain: true, limit_bytes: None });
     let page = page(Run { status: Some(Status::Killed), signal: Some(9), oom_kills, ..Run::default() }, 3);
     assert!(page.contains("Failed</strong> killed (out of memory) after 3 s"));
     assert!(page.contains("the OOM killer ended the job at "));
@@ -122,9 +122,9 @@ fn every_status_has_a_badge_and_an_ending() {
         status(Some(Status::Ended), None, None),
         "<strong class=\"badge good\">Finished</strong> after 3 s; exit code unknown"
     );
-    assert!(
-        status(Some(Status::TrackerDied), None, None)
-            .contains("Pending</strong> the tracker ended after 3 s")
+    assert_eq!(
+        status(Some(Status::TrackerDied), None, None),
+        "<strong class=\"badge bad\">Tracker died</strong> after 3 s; the result of the job is unknown"
     );
     assert!(
         status(Some(Status::Detached), None, None).contains("Pending</strong> tracking stopped after 3 s")
@@ -341,9 +341,12 @@ fn servers_are_shown_with_savings() {
 
 #[test]
 fn earlier_runs_are_shown_beside_this_run() {
-    let mut recording = recording(&Config::default(), finished(), 4);
-    let earlier = recording.stats().unwrap();
-    recording.head.metadata.start_time = Some(START - 4.0);
+    let mut earlier = recording(&Config::default(), finished(), 4).stats().unwrap();
+    // Earlier runs had 64 GiB of memory, this run has 8 GiB.
+    earlier.set("process_memory", "max", Some(64.0 * 1024.0 * 1024.0));
+    let mut recording = recording(&Config::default(), finished(), 8);
+    let info = json!({ "vcpus": 4, "memory_mb": 8192.0 });
+    recording.head.server_info = info.as_object().cloned();
     let mut context = context_of(&recording, vec![earlier.clone(), earlier]);
     context.title = Some("train".into());
     let page = context.render(&recording);
@@ -352,9 +355,11 @@ fn earlier_runs_are_shown_beside_this_run() {
         "<tr><th scope=\"row\">Duration</th><td></td><td></td><td>8 s<small>+100 %</small></td><td></td><td></td><td>4 s</td></tr>"
     ));
     assert!(page.contains(
-        "<tr><th scope=\"row\">CPU usage</th><td>1.00<small>±0 %</small></td><td>1.00<small>±0 %</small></td><td>8 s CPU time</td>"
+        "<tr><th scope=\"row\">CPU usage</th><td>1.00<small>±0 %</small></td><td>1.00<small>±0 %</small></td><td>16 s CPU time</td>"
     ));
-    assert!(page.contains("mean usage 1.00 over 3 runs"));
+    assert!(page.contains("mean usage 1.00 over 3 runs (this run: 25 % of the available CPUs)"));
+    let memory = page.split("peak 64").nth(1).unwrap().split('<').next().unwrap();
+    assert!(memory.contains(" over 3 runs (this run: under 1 % of the available memory)"), "{memory}");
 }
 
 #[test]

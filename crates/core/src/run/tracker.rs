@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::error::SourceError;
 use crate::os::root::Root;
 use crate::os::{self, EventFd, Moment};
+use crate::probe::cgroup::Limits;
 use crate::probe::gpu::GpuFigures;
 use crate::probe::host;
 use crate::sampler::progress::{EventFds, Progress, State};
@@ -195,13 +196,18 @@ impl Tracker {
         self.progress.gpus()
     }
 
+    /// The limits of the job's cgroups and of its CPU affinity.
+    pub(crate) fn limits(&self) -> Limits {
+        self.progress.cgroups().0
+    }
+
     /// Waits until there are `rows` rows, the tracker has ended, or the timeout is over; returns the number of rows.
     pub fn wait_for_rows(&self, rows: u64, timeout: Duration) -> u64 {
         self.progress.wait_for_rows(rows, timeout)
     }
 
-    /// Adds the tracker's results to the head of its recording: stop time, CPU source, coverage, notes, GPUs, and the
-    /// machine if `discover_server` is set. Notes that the run already has come after the notes of the tracker.
+    /// Adds the tracker's results to the head of its recording: stop time, CPU source, coverage, notes, GPUs, OOM
+    /// kills, and the machine if `discover_server` is set. Notes that the run already has come after the notes of the tracker.
     pub fn complete(&self, head: &mut Head) {
         let summary = self.summary();
         let run = head.run.get_or_insert_default();
@@ -209,10 +215,16 @@ impl Tracker {
         run.coverage = summary.coverage();
         run.notes.splice(..0, self.notes());
         run.gpus = self.gpus();
-        head.metadata.set_stop_time(Moment::now().wall_s());
+        head.metadata.set_stop_time(Moment::now().wall_s(), summary.clock_step_s());
+        let (limits, oom_counts) = self.progress.cgroups();
+        let Ok(root) = Root::host() else { return };
+        let host = host::read_without_waiting(&root, limits);
+        let bytes = |size: Option<f64>, unit: f64| size.map(|size| size * unit);
+        let memory_bytes = bytes(host.memory_limit_mib.or(host.memory_mib), 1_048_576.0);
+        let peak_bytes = bytes(summary.memory_peak_kib(), 1024.0);
+        run.oom_kills = oom_counts.of_job(run.ended_by_kill(), peak_bytes, memory_bytes);
         if head.metadata.discover_server {
-            let info = Root::host().ok().map(|root| host::read_without_waiting(&root, "self").server_info());
-            head.server_info = info.map(|info| with_allocation(info, &summary));
+            head.server_info = Some(with_allocation(host.server_info(), &summary));
         }
     }
 }

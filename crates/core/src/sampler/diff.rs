@@ -146,6 +146,8 @@ fn set_machine(set: &mut impl FnMut(Metric, Option<f64>), before: &Sample, after
     set(Metric::Processes, after.machine.processes.map(count));
     set(Metric::SystemUtime, cpu(|cpu| Some(cpu.user_ns)));
     set(Metric::SystemStime, cpu(|cpu| Some(cpu.system_ns)));
+    set(Metric::Irq, cpu(|cpu| cpu.irq_ns));
+    set(Metric::SoftIrq, cpu(|cpu| cpu.softirq_ns));
     set(Metric::Steal, cpu(|cpu| cpu.steal_ns));
     set(Metric::SystemCpu, rates.system_cores);
     if let Some(memory) = after.machine.memory {
@@ -188,8 +190,14 @@ fn set_pressure(set: &mut impl FnMut(Metric, Option<f64>), before: &Sample, afte
         growth(before.machine.throttled_ns, after.machine.throttled_ns).map(|ns| ns / 1e9),
     );
     set(Metric::CgroupMemory, after.machine.cgroup_memory_bytes.map(|bytes| count(bytes / 1024)));
+    let shmem_bytes = after.machine.cgroup_unmapped_shmem_bytes;
+    set(Metric::CgroupShmem, shmem_bytes.map(|bytes| count(bytes / 1024)));
     set(Metric::TrackerCpu, growth(before.tracker.cpu_ns, after.tracker.cpu_ns).map(|ns| ns / 1e9));
     set(Metric::TrackerMemory, after.tracker.rss_kib.map(count));
+    let traffic =
+        |of: fn((u64, u64)) -> u64| growth(before.tracker.traffic.map(of), after.tracker.traffic.map(of));
+    set(Metric::TrackerRecv, traffic(|(received, _)| received));
+    set(Metric::TrackerSent, traffic(|(_, sent)| sent));
 }
 
 /// Joins two consecutive rows: growth is added, levels are those of the second row, rates are over both rows.

@@ -86,6 +86,9 @@ impl Engine {
             notes: Vec::new(),
             failed: Vec::new(),
         };
+        if let Target::Running(pid) = target {
+            engine.machine.follow(pid, &[]);
+        }
         let at = Moment::now();
         engine.started_at = at;
         engine.machine.read(at, &mut engine.before.machine);
@@ -153,11 +156,12 @@ impl Engine {
     }
 
     fn tracker_cost(&mut self) -> TrackerCost {
+        let traffic = self.config.track_system.then(os::network::traffic);
         if !self.is_own_process {
             let cpu_ns = os::thread_cpu_ns().map(|ns| ns + self.gpu_cpu_ns());
-            return TrackerCost { cpu_ns, rss_kib: None };
+            return TrackerCost { cpu_ns, rss_kib: None, traffic };
         }
-        TrackerCost { cpu_ns: os::own_cpu_ns(), rss_kib: self.own_rss_kib() }
+        TrackerCost { cpu_ns: os::own_cpu_ns(), rss_kib: self.own_rss_kib(), traffic }
     }
 
     fn own_rss_kib(&mut self) -> Option<u64> {
@@ -175,7 +179,9 @@ impl Engine {
     /// Samples the job without making a row.
     pub(super) fn sample_job(&mut self) -> Option<BetweenRows> {
         let sampler = self.place(std::process::id());
-        Some(self.job.as_mut()?.sample(&mut self.machine, &mut self.reaped, sampler))
+        let job = self.job.as_mut()?;
+        self.machine.follow(job.pid(), &[]);
+        Some(job.sample(&mut self.machine, &mut self.reaped, sampler))
     }
 
     fn gpu_cpu_ns(&self) -> u64 {
@@ -207,6 +213,9 @@ impl Engine {
     /// Makes the row from the last row to now.
     pub fn tick(&mut self, at: Moment, missed_ticks: u64, is_end: bool) -> Row {
         self.after.job = None;
+        if let Some(job) = &self.job {
+            self.machine.follow(job.pid(), &job.members());
+        }
         self.machine.read(at, &mut self.after.machine);
         if let Some(mut job) = self.job.take() {
             let reaped = std::mem::take(&mut self.reaped);
@@ -286,13 +295,23 @@ impl Engine {
         for note in self.notes.drain(..) {
             progress.note_once(note);
         }
+        if self.rows == 0 {
+            self.publish_cgroups(progress);
+        }
         if let Some(gpus) = &self.gpus {
             progress.set_gpus(gpus.figures());
         }
     }
 
-    /// Notes which figures of the whole recording are incomplete.
+    /// Publishes the limits of the job and OOM kills, at the start and at the end only: this reads several files.
+    fn publish_cgroups(&self, progress: &Progress) {
+        let pid = self.job.as_ref().map(|job| job.pid());
+        progress.set_cgroups(self.machine.limits(pid), self.machine.oom_counts());
+    }
+
+    /// Publishes what is known at the end only, and notes which figures of the whole recording are incomplete.
     pub(super) fn note_incomplete_figures(&self, progress: &Progress) {
+        self.publish_cgroups(progress);
         let Some(job) = &self.job else { return };
         if job.is_io_denied() {
             progress.note(

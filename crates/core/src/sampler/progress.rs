@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::SamplerCommand;
 use crate::os::EventFd;
+use crate::probe::cgroup::{Limits, OomCounts};
 use crate::probe::gpu::GpuFigures;
 
 /// State of a tracker.
@@ -62,6 +63,8 @@ struct Inner {
     state: State,
     cpu_source: &'static str,
     gpus: Vec<GpuFigures>,
+    limits: Limits,
+    oom_counts: OomCounts,
 }
 
 impl Progress {
@@ -73,6 +76,8 @@ impl Progress {
             state: State::Running,
             cpu_source: "procfs",
             gpus: Vec::new(),
+            limits: Limits::default(),
+            oom_counts: OomCounts::default(),
         };
         Self { inner: Mutex::new(inner), changed: Condvar::new(), commanded: Condvar::new(), eventfds }
     }
@@ -116,6 +121,11 @@ impl Progress {
         self.lock().gpus = gpus;
     }
 
+    pub(crate) fn set_cgroups(&self, limits: Limits, oom_counts: OomCounts) {
+        let mut inner = self.lock();
+        (inner.limits, inner.oom_counts) = (limits, oom_counts);
+    }
+
     pub(crate) fn set_state(&self, state: State) {
         self.lock().state = state;
         self.changed.notify_all();
@@ -155,6 +165,12 @@ impl Progress {
 
     pub(crate) fn gpus(&self) -> Vec<GpuFigures> {
         self.lock().gpus.clone()
+    }
+
+    /// The limits of the job, and OOM kills.
+    pub(crate) fn cgroups(&self) -> (Limits, OomCounts) {
+        let inner = self.lock();
+        (inner.limits, inner.oom_counts)
     }
 
     /// Waits for `rows` rows, the end of the sampling thread or the timeout; returns the number of rows.

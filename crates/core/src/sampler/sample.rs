@@ -25,4 +25,6 @@ pub struct TrackerCost {
     pub cpu_ns: Option<u64>,
     /// RSS of the tracker's process; `None` if the tracker runs in a host process.
     pub rss_kib: Option<u64>,
+    /// Bytes that the tracker has received and sent on network interfaces.
+    pub traffic: Option<(u64, u64)>,
 }

@@ -288,7 +288,7 @@ fn sum_up(description: Description, reader: &mut Reader, fate: Fate) -> (Head, S
     }
     if let Some(row) = last {
         if let Some(time) = row.get(Metric::Timestamp) {
-            metadata.set_stop_time(time);
+            metadata.set_stop_time(time, summary.clock_step_s());
         }
         #[expect(
             clippy::cast_possible_truncation,

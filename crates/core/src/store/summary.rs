@@ -110,6 +110,10 @@ const DEFAULT: [(Metric, &[Figure]); 8] = [
     (Metric::NetSent, &[Figure::Sum]),
 ];
 
+/// A larger difference between wall clock and monotonic clock is a step of the wall clock. A smaller one is the rounding
+/// of timestamps.
+const CLOCK_STEP_S: f64 = 0.02;
+
 /// Decimals of means and maxima in the default statistics.
 const DECIMALS: u32 = 2;
 
@@ -172,14 +176,35 @@ impl Summary {
         self.of(Metric::MemoryMean).mean().or_else(|| self.of(Metric::ProcessMemory).mean())
     }
 
-    /// Time from the baseline to the last row. If the time of the baseline is unknown, the first row counts as one
-    /// interval.
+    /// Time from the baseline to the last row, by the monotonic clock. If the time of the baseline is unknown, the first
+    /// row counts as one interval.
     pub fn duration_s(&self) -> Option<f64> {
         let times = self.of(Metric::Timestamp);
         match self.scope.start_time {
-            Some(start_time) => Some(self.last_timestamp? - start_time),
+            Some(start_time) => Some(self.last_timestamp? - start_time - self.clock_step_s()),
             None => Some(times.max()? - times.min()? + self.scope.interval_s),
         }
+    }
+
+    /// How far the wall clock was set forward during the recording, negative for back; 0 if it was not set, or if the
+    /// recording has no lengths of rows by the monotonic clock.
+    pub fn clock_step_s(&self) -> f64 {
+        let elapsed = self.of(Metric::Elapsed);
+        let by_monotonic_clock = elapsed.sum().filter(|_| elapsed.count() == self.rows);
+        let by_wall_clock = self.last_timestamp.zip(self.scope.start_time).map(|(last, start)| last - start);
+        let step_s = by_wall_clock.zip(by_monotonic_clock).map(|(wall_s, monotonic_s)| wall_s - monotonic_s);
+        step_s.filter(|step_s| step_s.abs() > CLOCK_STEP_S).unwrap_or(0.0)
+    }
+
+    /// The sum of a metric; for network traffic without that of the tracker.
+    pub fn sum_without_tracker(&self, metric: Metric) -> Option<f64> {
+        let own = match metric {
+            Metric::NetRecv => self.of(Metric::TrackerRecv).sum(),
+            Metric::NetSent => self.of(Metric::TrackerSent).sum(),
+            _ => None,
+        };
+        // The traffic of the tracker is an estimate, and may be more than the kernel has counted.
+        self.of(metric).sum().map(|sum| own.map_or(sum, |own| (sum - own).max(0.0)))
     }
 
     /// User and system time of the job together.
@@ -320,6 +345,20 @@ mod tests {
         let no_time_passed =
             [row(&[(Elapsed, 0.0), (ProcessCpu, 4.0)]), row(&[(Elapsed, 0.0), (ProcessCpu, 2.0)])];
         assert_eq!(summary(SCOPE, &no_time_passed).of(ProcessCpu).mean(), Some(3.0));
+    }
+
+    #[test]
+    fn duration_does_not_follow_steps_of_the_wall_clock() {
+        let duration_s = |timestamps: [f64; 3]| {
+            let rows = timestamps.map(|time| row(&[(Timestamp, time), (Elapsed, 1.0)]));
+            summary(SCOPE, &rows).duration_s().unwrap()
+        };
+        assert!((duration_s([101.0, 102.0, 103.0]) - 3.0).abs() < 1e-9);
+        assert!((duration_s([101.0, 104.2, 105.2]) - 3.0).abs() < 1e-9, "set forward");
+        assert!((duration_s([101.0, 50.0, 51.0]) - 3.0).abs() < 1e-9, "set back");
+        assert_eq!(duration_s([101.0, 102.001, 103.001]), 103.001 - 100.0, "rounding is not a step");
+        let without_lengths = [row(&[(Timestamp, 109.0)])];
+        assert_eq!(summary(SCOPE, &without_lengths).duration_s(), Some(9.0));
     }
 
     #[test]

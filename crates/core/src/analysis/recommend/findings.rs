@@ -1,4 +1,5 @@
-//! Possible improvements for the next run: GPUs that were idle, slowed down by the CPUs, or mostly empty.
+//! Possible improvements for the next run: GPUs that were idle, perhaps limited by the CPUs, or mostly empty; memory in
+//! tmpfs files.
 //!
 //! In:  the summary and limits of a run. Out: a [`Finding`] for each possible improvement. Findings do not change the
 //!      recommended resources.
@@ -20,6 +21,10 @@ const ALL_CPUS_BUSY: f64 = 0.9;
 /// Peak VRAM below this share of the GPU's memory means that a smaller GPU is possible.
 const LOW_VRAM: f64 = 0.25;
 
+/// Growth of tmpfs files above both, in MiB and as a share of the job's peak memory, is worth a finding.
+const LARGE_TMPFS_MIB: f64 = 64.0;
+const LARGE_TMPFS_SHARE: f64 = 0.1;
+
 /// A possible improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "finding", rename_all = "snake_case")]
@@ -37,6 +42,8 @@ pub enum Finding {
     },
     /// The job used a small part of the VRAM.
     VramFarFromFull { peak_mib: f64, total_mib: f64 },
+    /// Files in tmpfs used memory that is not in the memory of the job.
+    TmpfsFiles { growth_mib: f64 },
 }
 
 impl Display for Finding {
@@ -54,7 +61,7 @@ impl Display for Finding {
             Self::GpuWaitsForCpu { gpu_share, cpu_cores, cpu_limit_cores } => write!(
                 out,
                 "mean GPU usage was {:.0} % while {cpu_cores:.1} of {cpu_limit_cores:.1} CPUs were busy: \
-                 the GPU waits for the CPUs, and more CPUs may shorten the run",
+                 the CPUs may limit the GPU; a run with more CPUs would show it",
                 gpu_share * 100.0
             ),
             Self::VramFarFromFull { peak_mib, total_mib } => write!(
@@ -63,12 +70,29 @@ impl Display for Finding {
                 peak_mib / 1024.0,
                 total_mib / 1024.0
             ),
+            Self::TmpfsFiles { growth_mib } => write!(
+                out,
+                "files in /dev/shm or another tmpfs used {growth_mib:.0} MiB of memory, which is not part of the job's \
+                 memory: add it to the request"
+            ),
         }
     }
 }
 
-/// The findings for a run; none if it had no GPU or GPU usage was not measured.
 pub(super) fn findings(summary: &Summary, limits: &Limits) -> Vec<Finding> {
+    gpu_findings(summary, limits).into_iter().chain(tmpfs_finding(summary)).collect()
+}
+
+fn tmpfs_finding(summary: &Summary) -> Option<Finding> {
+    let shmem = summary.of(Metric::CgroupShmem);
+    let growth_mib = (shmem.max()? - shmem.min()?) / 1024.0;
+    let peak_mib = summary.memory_peak_kib().unwrap_or(0.0) / 1024.0;
+    let is_large = growth_mib >= LARGE_TMPFS_MIB && growth_mib >= peak_mib * LARGE_TMPFS_SHARE;
+    is_large.then_some(Finding::TmpfsFiles { growth_mib })
+}
+
+/// The findings about GPUs; none if the run had no GPU or GPU usage was not measured.
+fn gpu_findings(summary: &Summary, limits: &Limits) -> Vec<Finding> {
     let Some(allowed) = limits.gpus else { return Vec::new() };
     let (usage, vram) = (summary.of(Metric::ProcessGpu), summary.of(Metric::ProcessVram));
     let Some(usage_max) = usage.max() else { return Vec::new() };
@@ -126,6 +150,24 @@ mod tests {
     }
 
     #[test]
+    fn growth_of_tmpfs_files_is_reported_if_it_is_large() {
+        let found = |levels_mib: [f64; 2], peak_mib: f64| {
+            let scope = Scope { process: true, system: true, start_time: Some(0.0), interval_s: 1.0 };
+            let mut summary = Summary::new(scope);
+            for level_mib in levels_mib {
+                let mut row = Row::default();
+                row.set(Metric::CgroupShmem, Some(level_mib * 1024.0));
+                row.set(Metric::ProcessMemory, Some(peak_mib * 1024.0));
+                summary.add(&row);
+            }
+            findings(&summary, &Limits::default())
+        };
+        assert_eq!(found([10.0, 310.0], 1000.0), [Finding::TmpfsFiles { growth_mib: 300.0 }]);
+        assert_eq!(found([10.0, 310.0], 9000.0), [], "small beside the memory of the job");
+        assert_eq!(found([300.0, 310.0], 1.0), [], "files from before the run");
+    }
+
+    #[test]
     fn unused_gpus_are_reported() {
         let idle = gpu(true, Some(0.0), 16384.0);
         assert_eq!(
@@ -159,8 +201,8 @@ mod tests {
         assert_eq!(
             found(&used, Some(0.3), 15000.0, 3.9),
             [
-                "mean GPU usage was 30 % while 3.9 of 4.0 CPUs were busy: the GPU waits for the CPUs, and more CPUs may \
-                 shorten the run"
+                "mean GPU usage was 30 % while 3.9 of 4.0 CPUs were busy: the CPUs may limit the GPU; a run with more \
+                 CPUs would show it"
             ]
         );
         assert!(found(&used, Some(0.8), 15000.0, 3.9).is_empty(), "GPU and CPUs are busy");

@@ -39,7 +39,7 @@ pub enum Warning {
         limit_mb: Option<f64>,
         /// Memory to request for the next run, an estimate.
         ask_mb: u32,
-        /// Whether the kill was counted in the job's own cgroup; else it is derived from the machine's count.
+        /// Whether the kill was counted in a cgroup of the job without other processes.
         certain: bool,
     },
     ShortRun {
@@ -113,8 +113,11 @@ pub(super) fn warnings(summary: &Summary, stats: &Stats, limits: Limits, run: Op
     let peak_mb = summary.memory_peak_kib().map(|peak_kib| peak_kib / 1024.0);
     let killed = run.filter(|run| run.was_killed_for_memory());
     let killed = killed.and_then(|run| run.oom_kills).zip(peak_mb).map(|(kills, peak_mb)| {
-        let had_mb = limits.memory_mb.map_or(peak_mb, |limit_mb| limit_mb.max(peak_mb));
-        let (limit_mb, ask_mb) = (limits.memory_mb, round_memory(had_mb * MEMORY_AFTER_OOM_KILL));
+        #[expect(clippy::cast_precision_loss, reason = "memory sizes are far below 2^53 bytes")]
+        let of_cgroup_mb = kills.limit_bytes.map(|bytes| bytes as f64 / 1_048_576.0);
+        let limit_mb = of_cgroup_mb.or(limits.memory_mb);
+        let had_mb = limit_mb.map_or(peak_mb, |limit_mb| limit_mb.max(peak_mb));
+        let ask_mb = round_memory(had_mb * MEMORY_AFTER_OOM_KILL);
         Warning::KilledForMemory { peak_mb, limit_mb, ask_mb, certain: kills.certain }
     });
     let memory = peak_mb.zip(limits.memory_mb).filter(|_| killed.is_none());

@@ -5,6 +5,7 @@
 //! Not here: paths and formats of each vendor (`metadata`).
 
 use crate::os::http::{Client, HttpError};
+use crate::os::network::CountedConnection;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -42,9 +43,11 @@ impl MetadataClient {
         });
         let left = self.http.left().ok();
         cfg!(feature = "net")
-            && address
-                .zip(left)
-                .is_some_and(|(address, left)| TcpStream::connect_timeout(&address, left).is_ok())
+            && address.zip(left).is_some_and(|(address, left)| {
+                let is_open = TcpStream::connect_timeout(&address, left).is_ok();
+                CountedConnection::new(address.ip(), is_open);
+                is_open
+            })
     }
 
     fn url(&self, host: &str, path: &str) -> String {

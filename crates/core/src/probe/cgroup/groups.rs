@@ -33,6 +33,11 @@ impl Group {
     pub(super) fn has(&self, controller: &str) -> bool {
         self.controllers.iter().any(|name| name == controller)
     }
+
+    /// Whether memory may be charged to this group.
+    pub(super) fn counts_memory(&self) -> bool {
+        self.unified || self.has("memory")
+    }
 }
 
 /// Parses `/proc/[pid]/cgroup`. Returns the controllers (none for version 2) and the path of each line.
@@ -48,11 +53,15 @@ pub fn parse_cgroup(text: &str) -> Vec<(Vec<String>, String)> {
 
 /// The groups of process `pid` (a number or `self`) whose folders are mounted here.
 pub fn groups_of(root: &Root, pid: &str) -> Vec<Group> {
+    root.text(&format!("/proc/{pid}/cgroup")).map_or_else(Vec::new, |text| groups_in(root, &text))
+}
+
+/// The groups in the text of `/proc/[pid]/cgroup` whose folders are mounted here.
+pub(super) fn groups_in(root: &Root, memberships: &str) -> Vec<Group> {
     let mut buffer = Vec::new();
-    let Some(memberships) = root.text(&format!("/proc/{pid}/cgroup")) else { return Vec::new() };
     let Ok(mountinfo) = root.read("/proc/self/mountinfo", &mut buffer) else { return Vec::new() };
     let mounts: Vec<Mount> = parse_mountinfo(mountinfo).flatten().collect();
-    parse_cgroup(&memberships)
+    parse_cgroup(memberships)
         .into_iter()
         .filter_map(|(controllers, path)| {
             let unified = controllers.is_empty();

@@ -1,30 +1,27 @@
-//! Limits of a container: CPU quota, CPU set and memory. Each is the smallest limit of a group and its ancestors.
+//! Limits of a process: CPU quota, CPU set, CPU affinity and memory. A limit of cgroups is the smallest limit of a group
+//! and its ancestors.
 
-use super::groups::groups_of;
+use super::Limits;
+use super::groups::{Group, groups_of};
 use crate::os::root::Root;
-
-/// Limits of a process. `None` in a field means no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Limits {
-    /// CPU quota from `cpu.max` or `cpu.cfs_quota_us`, as a number of CPUs.
-    pub cpu_cores: Option<f64>,
-    /// Number of CPUs in the CPU set.
-    pub cpuset_cpus: Option<u64>,
-    pub memory_bytes: Option<u64>,
-}
 
 /// A larger memory limit means "no limit": version 1 then shows a number near 2^63.
 const UNLIMITED_BYTES: u64 = 1 << 60;
 
 /// The limits of process `pid` (a number or `self`).
 pub fn read_limits(root: &Root, pid: &str) -> Limits {
+    Limits { affinity_cpus: affinity_cpus(root, pid), ..group_limits(root, &groups_of(root, pid)) }
+}
+
+/// The limits of these groups.
+pub(super) fn group_limits(root: &Root, groups: &[Group]) -> Limits {
     let mut found = Limits::default();
-    for group in groups_of(root, pid) {
+    for group in groups {
         for folder in group.upwards() {
             if group.unified || group.has("cpu") {
                 found.cpu_cores = tighter(found.cpu_cores, cpu_limit(root, group.unified, folder));
             }
-            if group.unified || group.has("memory") {
+            if group.counts_memory() {
                 let file = if group.unified { "memory.max" } else { "memory.limit_in_bytes" };
                 let limit = root.text(&format!("{folder}/{file}")).and_then(|text| text.parse().ok());
                 found.memory_bytes =
@@ -38,6 +35,13 @@ pub fn read_limits(root: &Root, pid: &str) -> Limits {
         }
     }
     found
+}
+
+/// Number of CPUs that a process may run on, from `Cpus_allowed_list`, which recorded hosts contain too.
+pub(super) fn affinity_cpus(root: &Root, pid: &str) -> Option<u64> {
+    let status = root.text(&format!("/proc/{pid}/status"))?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    count_cpus(list.trim())
 }
 
 fn tighter<T: PartialOrd>(one: Option<T>, other: Option<T>) -> Option<T> {
@@ -65,7 +69,7 @@ pub(super) fn cpu_limit(root: &Root, unified: bool, folder: &str) -> Option<f64>
 }
 
 /// The number of CPUs in a list such as `0-3,8`.
-pub(crate) fn count_cpus(list: &str) -> Option<u64> {
+fn count_cpus(list: &str) -> Option<u64> {
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);

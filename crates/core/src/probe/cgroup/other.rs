@@ -1,17 +1,28 @@
-//! Systems other than Linux do not count OOM kills.
+//! Systems other than Linux have no cgroups.
 
-use super::OomKills;
+use super::{Limits, OomCounts};
 use crate::os::root::Root;
+use crate::probe::snapshot::Snapshot;
 
-#[derive(Clone, Copy, Debug)]
-pub struct OomWatch;
+#[derive(Debug, Default)]
+pub struct JobCgroups;
 
-impl OomWatch {
-    pub const fn start(_root: &Root, _pid: &str) -> Self {
-        Self
+impl JobCgroups {
+    pub const fn follow(&mut self, _root: &Root, _pid: u32) {}
+
+    pub const fn follow_members(&mut self, _root: &Root, _members: &[u32], _job_pid: u32) {}
+
+    pub const fn read(&mut self, _root: &Root, _snapshot: &mut Snapshot) {}
+
+    pub fn limits(&self, _root: &Root, _pid: Option<u32>) -> Limits {
+        Limits::default()
     }
 
-    pub const fn kills(&self, _root: &Root, _killed: bool) -> Option<OomKills> {
-        None
+    pub fn oom_counts(&self, _root: &Root) -> OomCounts {
+        OomCounts::default()
     }
+}
+
+pub fn read_limits(_root: &Root, _pid: &str) -> Limits {
+    Limits::default()
 }

@@ -67,7 +67,8 @@ impl Reader {
             reading.is_incomplete = true;
             reading.notes.push(format!("GPU: {why}"));
         }
-        self.permissions.apply(root, question.root_pid, &mut reading.gpus);
+        let note = self.permissions.apply(root, question.root_pid, &mut reading.gpus);
+        reading.notes.extend(note.map(str::to_owned));
         for gpu in reading.gpus.iter_mut().filter(|gpu| !gpu.is_allowed && gpu.job.vram_bytes == Some(0)) {
             // The job cannot open this GPU, so the job's usage is 0 if the driver does not report it.
             gpu.job.usage = gpu.job.usage.or(Some(0.0));

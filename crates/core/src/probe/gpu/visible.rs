@@ -6,6 +6,10 @@
 //! Of the environment only the variables below are read, and recordings contain only `is_allowed`. The rules are those
 //! of the CUDA programming guide, NVIDIA's container toolkit and ROCm. The device rules of cgroup v2 cannot be read,
 //! because they are BPF programs.
+//!
+//! CUDA numbers GPUs by speed (`CUDA_DEVICE_ORDER=FASTEST_FIRST`, the default) or by PCI address (`PCI_BUS_ID`), as the
+//! driver lists them here. GPUs of one model have the same order in both. With several models the order by speed is not
+//! documented, so an index may mean any of them.
 
 use super::{Gpu, Vendor};
 use crate::os::pid_path;
@@ -24,6 +28,8 @@ pub(super) struct Permissions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Variables {
     cuda: Option<String>,
+    /// `CUDA_DEVICE_ORDER`.
+    cuda_order: Option<String>,
     nvidia: Option<String>,
     rocr: Option<String>,
     hip: Option<String>,
@@ -33,12 +39,17 @@ struct Variables {
 type Names = Vec<String>;
 
 impl Permissions {
-    /// Sets `is_allowed` of every GPU.
-    pub(super) fn apply(&mut self, root: &Root, root_pid: Option<u32>, gpus: &mut [Gpu]) {
-        let Some(pid) = root_pid else { return };
+    /// Sets `is_allowed` of every GPU. Returns a note if it is not known which GPUs the job may use.
+    pub(super) fn apply(
+        &mut self,
+        root: &Root,
+        root_pid: Option<u32>,
+        gpus: &mut [Gpu],
+    ) -> Option<&'static str> {
+        let pid = root_pid?;
         if self.root_pid != root_pid {
             let mut buffer = Vec::new();
-            let Ok(environ) = root.read(pid_path(pid, "environ").as_str(), &mut buffer) else { return };
+            let environ = root.read(pid_path(pid, "environ").as_str(), &mut buffer).ok()?;
             self.variables = parse_environ(environ);
             self.devices = devices(root, pid);
             self.root_pid = root_pid;
@@ -49,16 +60,45 @@ impl Permissions {
                 _ => true,
             };
         }
+        let is_ambiguous = self.variables.has_ambiguous_index(gpus);
+        let mut variables = self.variables.clone();
+        if is_ambiguous {
+            variables.cuda = None;
+        }
         // An index in a list counts only GPUs that the device cgroup allows.
         for (vendor, lists) in [(Vendor::Nvidia, nvidia as Lists), (Vendor::Amd, amd)] {
             let mut open: Vec<&mut Gpu> =
                 gpus.iter_mut().filter(|gpu| gpu.vendor == vendor && gpu.is_allowed).collect();
             let names = |gpu: &&mut Gpu| [std::slice::from_ref(&gpu.id), &gpu.aliases].concat();
             let names: Vec<Names> = open.iter().map(names).collect();
-            for (gpu, is_named) in open.iter_mut().zip(lists(&self.variables, &names)) {
+            for (gpu, is_named) in open.iter_mut().zip(lists(&variables, &names)) {
                 gpu.is_allowed = is_named;
             }
         }
+        is_ambiguous.then_some(AMBIGUOUS_ORDER)
+    }
+}
+
+const AMBIGUOUS_ORDER: &str = "GPU: it is not known which GPUs the job may use: CUDA_VISIBLE_DEVICES has indices, the \
+                               GPUs are of several models, and CUDA_DEVICE_ORDER is not PCI_BUS_ID";
+
+impl Variables {
+    /// Whether `CUDA_VISIBLE_DEVICES` names some of the allowed GPUs by indices whose order is not known.
+    fn has_ambiguous_index(&self, gpus: &[Gpu]) -> bool {
+        let models: Vec<&str> = gpus
+            .iter()
+            .filter(|gpu| gpu.vendor == Vendor::Nvidia && gpu.is_allowed)
+            .map(|gpu| gpu.name.as_str())
+            .collect();
+        let indices = |list: &str| -> Vec<usize> {
+            let indices = list.split(',').map_while(|entry| entry.trim().parse().ok());
+            indices.take_while(|index| *index < models.len()).collect()
+        };
+        let named = self.cuda.as_deref().map(indices).unwrap_or_default();
+        let names_all = (0..models.len()).all(|index| named.contains(&index));
+        let has_several_models = models.windows(2).any(|pair| pair[0] != pair[1]);
+        let is_by_address = self.cuda_order.as_deref() == Some("PCI_BUS_ID");
+        !named.is_empty() && !names_all && has_several_models && !is_by_address
     }
 }
 
@@ -86,6 +126,7 @@ fn parse_environ(environ: &[u8]) -> Variables {
     };
     Variables {
         cuda: value("CUDA_VISIBLE_DEVICES"),
+        cuda_order: value("CUDA_DEVICE_ORDER"),
         nvidia: value("NVIDIA_VISIBLE_DEVICES"),
         rocr: value("ROCR_VISIBLE_DEVICES"),
         hip: value("HIP_VISIBLE_DEVICES"),
@@ -261,6 +302,33 @@ mod tests {
         permissions.apply(&root, Some(7), &mut gpus);
         let allowed: Vec<bool> = gpus.iter().map(|gpu| gpu.is_allowed).collect();
         assert_eq!(allowed, [false, false, true, false]);
+    }
+
+    #[test]
+    fn index_into_gpus_of_several_models_needs_the_order_by_pci_address() {
+        let gpu = |name: &str| Gpu { id: format!("GPU-{name}"), name: name.to_owned(), ..Gpu::default() };
+        let folder = tempfile::tempdir().unwrap();
+        let environ = folder.path().join("proc/7/environ");
+        std::fs::create_dir_all(environ.parent().unwrap()).unwrap();
+        let root = Root::recorded(folder.path()).unwrap();
+        let allowed = |names: [&str; 2], variables: &str| {
+            std::fs::write(&environ, variables.replace(' ', "\0")).unwrap();
+            let mut gpus = names.map(gpu);
+            let mut permissions = Permissions::default();
+            // The second reading uses the variables that the first has read.
+            permissions.apply(&root, Some(7), &mut gpus);
+            let note = permissions.apply(&root, Some(7), &mut gpus);
+            (gpus.map(|gpu| gpu.is_allowed), note.is_some())
+        };
+        let (two, one) = (["T4", "H100"], ["T4", "T4"]);
+        assert_eq!(allowed(two, "CUDA_VISIBLE_DEVICES=0"), ([true; 2], true), "the fastest first");
+        assert_eq!(allowed(two, "CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_ORDER=FASTEST_FIRST"), ([true; 2], true));
+        let by_address = "CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_ORDER=PCI_BUS_ID";
+        assert_eq!(allowed(two, by_address), ([true, false], false));
+        assert_eq!(allowed(two, "CUDA_VISIBLE_DEVICES=GPU-H"), ([false, true], false), "a UUID");
+        assert_eq!(allowed(two, "CUDA_VISIBLE_DEVICES=1,0"), ([true; 2], false), "all GPUs");
+        assert_eq!(allowed(two, "CUDA_VISIBLE_DEVICES="), ([false; 2], false), "no GPU");
+        assert_eq!(allowed(one, "CUDA_VISIBLE_DEVICES=1"), ([false, true], false), "one model");
     }
 
     #[test]

@@ -31,9 +31,9 @@ pub fn machine_cpu() -> Result<MachineCpu, SourceError> {
     Ok(MachineCpu {
         user_ns: user.saturating_add(nice).saturating_mul(TICK_NS),
         system_ns: system.saturating_mul(TICK_NS),
-        steal_ns: None,
         // Rates are capped at the number of CPUs. If that number is unknown, the cap must not apply.
         cpus: cpus.unwrap_or(u32::MAX),
+        ..MachineCpu::default()
     })
 }
 

@@ -23,7 +23,12 @@ pub const fn tick_ns() -> u64 {
 pub fn machine_cpu() -> Result<MachineCpu, SourceError> {
     let times =
         os::machine_times().map_err(|source| SourceError::Io { path: "GetSystemTimes".into(), source })?;
-    Ok(MachineCpu { user_ns: times.user_ns, system_ns: times.system_ns, steal_ns: None, cpus: os::cpus() })
+    Ok(MachineCpu {
+        user_ns: times.user_ns,
+        system_ns: times.system_ns,
+        cpus: os::cpus(),
+        ..MachineCpu::default()
+    })
 }
 
 /// Memory of the machine. Free memory includes the file cache, so that used memory is total minus free. Windows does

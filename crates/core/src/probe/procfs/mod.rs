@@ -30,7 +30,7 @@ pub use network::NetworkSource;
 pub(crate) use network::interfaces_that_count;
 pub use pid_io::{PidIo, parse_pid_io};
 pub use pid_smaps_rollup::{SmapsRollup, parse_smaps_rollup};
-pub use pid_stat::{PidStat, parse_pid_stat};
+pub use pid_stat::{PidStat, parse_is_exiting, parse_pid_stat};
 pub use pid_statm::parse_statm_anon_pages;
 pub use pid_status::{PidStatus, parse_pid_status};
 pub use pressure::parse_some_us;

@@ -44,7 +44,8 @@ pub struct PidStat {
     pub ignores_children: bool,
 }
 
-/// Flag `PF_FORKNOEXEC` of `include/linux/sched.h`.
+/// Flags `PF_EXITING` and `PF_FORKNOEXEC` of `include/linux/sched.h`.
+const EXITING: u64 = 0x4;
 const FORKED_WITHOUT_EXEC: u64 = 0x40;
 
 const SIGCHLD: u64 = 1 << (libc::SIGCHLD - 1);
@@ -113,6 +114,13 @@ pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, ParseError> {
     })
 }
 
+/// Whether the process is exiting or has ended, from the text of its `stat`.
+pub fn parse_is_exiting(text: &[u8]) -> Option<bool> {
+    let end = memchr::memrchr(b')', text)?;
+    let flags = fields(text.get(end + 1..)?).nth(6).and_then(decimal)?; // 9
+    Some(flags & EXITING != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +151,18 @@ mod tests {
             "{stack:x}\n{maps}"
         );
         assert!(maps.lines().any(|line| line.ends_with("[heap]") && holds(line, heap)), "{heap:x}\n{maps}");
+    }
+
+    #[test]
+    fn exiting_process_is_recognised() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let is_exiting = |pid: u32| parse_is_exiting(&std::fs::read(format!("/proc/{pid}/stat")).unwrap());
+        while is_exiting(child.id()) == Some(false) {
+            std::thread::yield_now();
+        }
+        assert_eq!((is_exiting(child.id()), is_exiting(std::process::id())), (Some(true), Some(false)));
+        child.wait().unwrap();
+        assert_eq!(parse_is_exiting(b"7 (a) S 1 2"), None);
     }
 
     #[test]

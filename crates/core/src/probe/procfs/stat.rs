@@ -13,6 +13,9 @@ pub struct Stat {
     pub user_ticks: u64,
     pub nice_ticks: u64,
     pub system_ticks: u64,
+    /// Time in interrupt handlers, and in the work that they defer; neither is part of system time.
+    pub irq_ticks: u64,
+    pub softirq_ticks: u64,
     pub steal_ticks: u64,
     /// Number of online CPUs.
     pub cpus: u32,
@@ -25,6 +28,8 @@ impl Stat {
         MachineCpu {
             user_ns: ns(self.user_ticks.saturating_add(self.nice_ticks)),
             system_ns: ns(self.system_ticks),
+            irq_ns: Some(ns(self.irq_ticks)),
+            softirq_ns: Some(ns(self.softirq_ticks)),
             steal_ns: Some(ns(self.steal_ticks)),
             cpus: self.cpus,
         }
@@ -41,8 +46,10 @@ pub fn parse_stat(text: &[u8]) -> Result<Stat, ParseError> {
     let user_ticks = number("user", all.next())?;
     let nice_ticks = number("nice", all.next())?;
     let system_ticks = number("system", all.next())?;
-    // Skips idle, iowait, irq and softirq.
-    let steal_ticks = all.nth(4).map_or(Ok(0), |steal| number("steal", Some(steal)))?;
+    // Skips idle and iowait.
+    let irq_ticks = all.nth(2).map_or(Ok(0), |irq| number("irq", Some(irq)))?;
+    let softirq_ticks = all.next().map_or(Ok(0), |softirq| number("softirq", Some(softirq)))?;
+    let steal_ticks = all.next().map_or(Ok(0), |steal| number("steal", Some(steal)))?;
     // The first line is the sum of all CPUs; one line per CPU follows.
     let single = lines(text).skip(1).take_while(|line| line.starts_with(b"cpu")).count();
     if single == 0 {
@@ -52,6 +59,8 @@ pub fn parse_stat(text: &[u8]) -> Result<Stat, ParseError> {
         user_ticks,
         nice_ticks,
         system_ticks,
+        irq_ticks,
+        softirq_ticks,
         steal_ticks,
         cpus: u32::try_from(single).unwrap_or(u32::MAX),
     })
@@ -98,7 +107,15 @@ mod tests {
     #[test]
     fn ticks_and_cpus_are_parsed() {
         let text = b"cpu  10 2 30 400 5 6 7 8 9 10\ncpu0 5 1 15 200 0 0 0 0 0 0\ncpu1 5 1 15 200 0 0 0 0 0 0\nintr 1 2 3\nprocesses 77\n";
-        let stat = Stat { user_ticks: 10, nice_ticks: 2, system_ticks: 30, steal_ticks: 8, cpus: 2 };
+        let stat = Stat {
+            user_ticks: 10,
+            nice_ticks: 2,
+            system_ticks: 30,
+            irq_ticks: 6,
+            softirq_ticks: 7,
+            steal_ticks: 8,
+            cpus: 2,
+        };
         assert_eq!(parse_stat(text), Ok(stat));
     }
 

@@ -31,7 +31,6 @@ use thiserror::Error;
 use crate::config::Config;
 use crate::os::root::Root;
 use crate::os::{self, Ending};
-use crate::probe::cgroup::{OomKills, OomWatch};
 use crate::run::tracker::{Tracker, TrackerError};
 use crate::sampler::progress::State;
 use crate::sampler::{SamplerCommand, Sink, Target};
@@ -48,9 +47,6 @@ use system::{Job, Signals, wait_for_stop};
 
 /// `Hooks::job_started` is called when no signal and no ended child has arrived for this time.
 const START_DELAY: Duration = Duration::from_millis(100);
-
-/// Exit status that a shell returns for a command that SIGKILL ended.
-const KILLED: i32 = 128 + 9;
 
 /// Why a command was not run.
 #[derive(Debug, Error)]
@@ -145,8 +141,6 @@ pub struct Done {
     /// `None` for an attached process: only its parent receives the exit status.
     pub ending: Option<Ending>,
     pub pid: u32,
-    /// OOM kills during the job.
-    pub oom_kills: Option<OomKills>,
     pub tracker: Tracker,
 }
 
@@ -162,9 +156,8 @@ impl Done {
         exit_status(ending)
     }
 
-    /// Sets the status, the exit code or signal, and the OOM kills of the run.
+    /// Sets the status, and the exit code or signal of the run.
     pub fn describe(&self, run: &mut Run) {
-        run.oom_kills = self.oom_kills;
         match self.ending {
             Some(ending) => run.set_ending(ending),
             None if self.tracker.state() == State::Exited => run.status = Some(Status::Ended),
@@ -211,7 +204,6 @@ pub fn run(
     let signals = Signals::receive_for_job(ignored_at_start)?;
     let started = host().and_then(|root| Ok((root, Tracker::start(config, Target::Future, sinks)?)));
     let (root, mut tracker) = started.inspect_err(|_| signals.restore())?;
-    let memory_watch = OomWatch::start(&root, "self");
     let setup = Setup { config, signals: &signals, root: &root, tracker: &tracker };
     drop(spare);
     let (mut job, counter) = Job::start(prepare(command)?, &setup)?;
@@ -221,8 +213,7 @@ pub fn run(
     signals.end_at_once();
     tracker.finish(SamplerCommand::Ended { ended, own_rss_kib: job.own_rss_kib });
     job.reap();
-    let oom_kills = memory_watch.kills(&root, exit_status(Some(ended.how)) == KILLED);
-    Ok(Done { ending: Some(ended.how), pid, oom_kills, tracker })
+    Ok(Done { ending: Some(ended.how), pid, tracker })
 }
 
 fn prepare(command: &[OsString]) -> Result<Command, WrapError> {
@@ -243,13 +234,10 @@ pub fn attach(
     hooks: &mut dyn Hooks,
 ) -> Result<Done, WrapError> {
     let signals = Signals::receive(hooks.minds_stops())?;
-    let root = host()?;
-    let memory_watch = OomWatch::start(&root, &pid.to_string());
     let mut tracker = Tracker::start(config, Target::Running(pid), sinks)?;
     hooks.job_started();
     wait_for_stop(&signals, &mut tracker, hooks);
-    let oom_kills = memory_watch.kills(&root, false);
-    Ok(Done { ending: None, pid, oom_kills, tracker })
+    Ok(Done { ending: None, pid, tracker })
 }
 
 fn host() -> Result<Root, WrapError> {

@@ -13,6 +13,7 @@ use crate::analysis::recommend::{RecommendError, Resources, recommend_resources}
 use crate::market::cloud::CloudInfo;
 use crate::metric::{Row, Table};
 use crate::os::root::Root;
+use crate::probe::cgroup::{Limits, read_limits};
 use crate::probe::host;
 use crate::store::frame::{CombinedOptions, Frame, FrameError, combined};
 use crate::store::journal::{End, Reader};
@@ -155,10 +156,18 @@ impl Session {
         recommend_resources(&self.stats()?, history)
     }
 
-    pub(super) fn read_server(&mut self, read: fn(&Root, &str) -> host::Host) {
+    pub(super) fn read_server(&mut self, read: fn(&Root, Limits) -> host::Host) {
         if self.server.is_none() && self.plan.discover_server && !matches!(self.source, Source::Loaded { .. })
         {
-            self.server = Root::host_in_process().ok().map(|root| read(&root, "self").server_info());
+            let Ok(root) = Root::host_in_process() else { return };
+            let limits = match &self.source {
+                Source::Thread { tracker, .. } => tracker.limits(),
+                _ if root.exists(&format!("/proc/{}", self.plan.pid)) => {
+                    read_limits(&root, &self.plan.pid.to_string())
+                }
+                _ => read_limits(&root, "self"),
+            };
+            self.server = Some(read(&root, limits).server_info());
         }
     }
 
@@ -167,7 +176,7 @@ impl Session {
         if matches!(self.source, Source::NotStarted) {
             return None;
         }
-        self.read_server(host::read);
+        self.read_server(host::read_with);
         let info = self.server.clone()?;
         // The original package writes `allocation` only if it is `shared`.
         let has_allocation = info.get("allocation").is_some_and(|allocation| !allocation.is_null());

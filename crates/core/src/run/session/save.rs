@@ -33,7 +33,8 @@ impl Session {
         let mut head = self.plan.head(self.start_time.unwrap_or_default(), run);
         head.metadata.start_time = self.start_time;
         if self.start_time.is_some() {
-            head.metadata.set_stop_time(self.stop_time().unwrap_or_else(|| Moment::now().wall_s()));
+            let stop_time = self.stop_time().unwrap_or_else(|| Moment::now().wall_s());
+            head.metadata.set_stop_time(stop_time, self.summary().clock_step_s());
         }
         head.server_info = self.server_info();
         head.cloud_info = self.cloud_info();

@@ -97,6 +97,8 @@ pub struct Entry {
 impl Entry {
     pub fn new(id: &str, head: &Head, stats: Option<Stats>) -> Self {
         let run = head.run.clone().unwrap_or_default();
+        // As in the summary and the report: until the last row.
+        let duration_s = stats.as_ref().and_then(|stats| stats.get("timestamp", "duration"));
         Self {
             id: id.to_owned(),
             job: run.job,
@@ -104,7 +106,7 @@ impl Entry {
             status: run.status,
             exit_code: run.exit_code,
             start_time: head.metadata.start_time,
-            duration_s: head.metadata.duration,
+            duration_s: duration_s.or(head.metadata.duration),
             stats,
             other: Map::new(),
         }
@@ -329,6 +331,24 @@ mod tests {
 
     fn ids(history: &History) -> Vec<String> {
         history.list().unwrap().entries.into_iter().map(|entry| entry.id).collect()
+    }
+
+    #[test]
+    fn duration_of_an_entry_does_not_follow_a_step_of_the_wall_clock() {
+        use crate::metric::{Metric, Row};
+        let mut head = Head::new(&crate::config::Config::default(), 1, 100.0, Run::default());
+        let mut recording = Recording::new(head.clone());
+        for (time, elapsed_s) in [(101.0, 1.0), (104.0, 1.0)] {
+            let mut row = Row::default();
+            row.set(Metric::Timestamp, Some(time));
+            row.set(Metric::Elapsed, Some(elapsed_s));
+            recording.push(&row);
+        }
+        let summary = recording.summary();
+        head.metadata.set_stop_time(104.5, summary.clock_step_s());
+        assert_eq!(head.metadata.duration, Some(2.5));
+        assert_eq!(Entry::new("aa11", &head, summary.stats().ok()).duration_s, Some(2.0));
+        assert_eq!(Entry::new("aa11", &head, None).duration_s, Some(2.5));
     }
 
     #[test]

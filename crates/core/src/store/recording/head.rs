@@ -92,7 +92,7 @@ pub struct Metadata {
     pub start_time: Option<f64>,
     /// Time of the stop, or of the snapshot of a running tracker; Unix seconds.
     pub stop_time: Option<f64>,
-    /// `stop_time` minus `start_time`.
+    /// `stop_time` minus `start_time`, without steps of the wall clock.
     pub duration: Option<f64>,
     /// Keys that only later versions know.
     #[serde(flatten)]
@@ -100,10 +100,10 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Sets the stop time and the duration.
-    pub fn set_stop_time(&mut self, stop_time: f64) {
+    /// Sets the stop time, and the duration without `clock_step_s`, by which the wall clock was set forward.
+    pub fn set_stop_time(&mut self, stop_time: f64, clock_step_s: f64) {
         self.stop_time = Some(stop_time);
-        self.duration = self.start_time.map(|start_time| stop_time - start_time);
+        self.duration = self.start_time.map(|start_time| stop_time - start_time - clock_step_s);
     }
 }
 
@@ -182,10 +182,14 @@ impl Run {
         }
     }
 
+    /// Whether `SIGKILL` ended the job, or the last command of a shell.
+    pub(crate) fn ended_by_kill(&self) -> bool {
+        self.signal == Some(SIGKILL) || self.exit_code == Some(128 + SIGKILL)
+    }
+
     /// Whether the kernel killed the job for lack of memory: it counted an OOM kill, and the job ended as if killed.
     pub fn was_killed_for_memory(&self) -> bool {
-        let by_kill = self.signal == Some(SIGKILL) || self.exit_code == Some(128 + SIGKILL);
-        self.oom_kills.is_some() && (by_kill || self.status == Some(Status::Ended))
+        self.oom_kills.is_some() && (self.ended_by_kill() || self.status == Some(Status::Ended))
     }
 }
 

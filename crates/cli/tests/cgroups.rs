@@ -1,0 +1,205 @@
+//! Cgroups of the job: out-of-memory kills with their evidence, limits, throttled time and charged memory.
+//!
+//! The tests create real cgroups in the version 1 hierarchies `memory` and `cpu`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{load, python, text, tracker};
+
+const LIMIT_BYTES: u64 = 150 << 20;
+
+/// Allocates memory until the kernel kills it, at most 600 MB.
+const GREEDY: &str = "import time\nblocks = []\nfor n in range(60):\n    blocks.append(b'x' * 10_000_000)\n    time.sleep(0.02)";
+
+/// A cgroup of a version 1 hierarchy, removed when dropped.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(hierarchy: &str, settings: &[(&str, String)]) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("/sys/fs/cgroup/{hierarchy}/test-{}-{number}", std::process::id());
+        fs::create_dir(&folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
+        let group = Self(folder.into());
+        for (file, value) in settings {
+            fs::write(group.0.join(file), value).unwrap_or_else(|error| panic!("{file}: {error}"));
+        }
+        group
+    }
+
+    fn with_memory(bytes: u64) -> Self {
+        let group = Self::new("memory", &[("memory.limit_in_bytes", bytes.to_string())]);
+        // Not on kernels without swap accounting.
+        let _ = fs::write(group.0.join("memory.memsw.limit_in_bytes"), bytes.to_string());
+        group
+    }
+
+    /// A shell command that moves the shell into this group.
+    fn enter(&self) -> String {
+        format!("echo $$ > {}/cgroup.procs", self.0.display())
+    }
+
+    /// Allocates memory in this group until the kernel kills the process.
+    fn kill_a_process(&self) {
+        let line = format!("{} && exec \"$@\"", self.enter());
+        let status = Command::new("sh").args(["-c", &line, "sh", &python(), "-c", GREEDY]).status().unwrap();
+        assert_eq!(status.signal(), Some(9));
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A group is busy until its last process is reaped.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while fs::remove_dir(&self.0).is_err() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn wait_for(what: &str, mut is_true: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while !is_true() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The last run of the history as JSON.
+fn last_run(home: &Path) -> Value {
+    let shown = tracker(home).args(["show", "last", "--json"]).output().unwrap();
+    serde_json::from_slice(&shown.stdout).unwrap()
+}
+
+/// Starts a tracked shell that writes its pid to a file and waits; returns the tracker and the pid of the job.
+fn start_waiting_job(home: &Path, enter: &str) -> (Child, String) {
+    let ready = home.join("ready");
+    let line =
+        format!("{enter}; echo $$ > {0}.new; mv {0}.new {0}; while :; do sleep 0.1; done", ready.display());
+    let child = tracker(home)
+        .args(["run", "--offline", "-i", "0.1", "--", "sh", "-c", &line])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("the job does not start", || ready.exists());
+    let pid = fs::read_to_string(&ready).unwrap().trim().to_owned();
+    (child, pid)
+}
+
+#[test]
+fn sigkill_during_an_oom_kill_in_another_cgroup_is_not_an_oom_kill() {
+    let other = Group::with_memory(LIMIT_BYTES);
+    let own = Group::with_memory(LIMIT_BYTES);
+    // The job in the tracker's cgroup, and in a limited cgroup of its own.
+    for enter in [":".to_owned(), own.enter()] {
+        let home = tempfile::tempdir().unwrap();
+        let (child, pid) = start_waiting_job(home.path(), &enter);
+        other.kill_a_process();
+        assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.signal(), Some(9), "{}", text(&output));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.starts_with("resource-tracker: killed by signal 9 (SIGKILL) after "), "{stderr}");
+        assert!(!stderr.contains("OOM"), "{stderr}");
+        let shown = last_run(home.path());
+        assert_eq!(shown["oom_kills"], Value::Null);
+        assert_eq!(shown["ask"]["memory"], 128, "{shown}");
+    }
+}
+
+#[test]
+fn job_that_moves_itself_into_a_cgroup_has_the_limit_of_this_cgroup() {
+    for in_child in [false, true] {
+        let group = Group::with_memory(LIMIT_BYTES);
+        let home = tempfile::tempdir().unwrap();
+        let move_and_grow = format!("{} && sleep 0.5 && exec \"$@\"", group.enter());
+        // In a subshell, `$$` would be the pid of the parent.
+        let line = if in_child { "sh -c \"$line\" sh \"$@\"; exit $?" } else { move_and_grow.as_str() };
+        let mut tracked = tracker(home.path());
+        tracked.env("line", &move_and_grow).args(["run", "--offline", "-i", "0.1", "--"]);
+        let output = tracked.args(["sh", "-c", line, "sh", &python(), "-c", GREEDY]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("resource-tracker: killed (out of memory) after "), "{stderr}");
+        // Twice the limit of 150 MiB, rounded up.
+        assert!(stderr.contains("of 150 MiB of memory: request 512 MiB (estimate)"), "{stderr}");
+        let shown = last_run(home.path());
+        let kills = json!({ "processes": 1, "certain": true, "limit_bytes": LIMIT_BYTES });
+        assert_eq!(shown["oom_kills"], kills, "in a child: {in_child}");
+        if !in_child {
+            #[expect(clippy::cast_precision_loss, reason = "a small number")]
+            let limit = LIMIT_BYTES as f64;
+            assert_eq!(shown["memory_bytes"]["limit"], limit, "{stderr}");
+        }
+    }
+}
+
+#[test]
+fn attach_records_limits_throttled_time_and_memory_of_the_jobs_cgroups() {
+    let memory = Group::with_memory(LIMIT_BYTES);
+    let quota = [("cpu.cfs_period_us", "100000".to_owned()), ("cpu.cfs_quota_us", "20000".to_owned())];
+    let cpu = Group::new("cpu", &quota);
+    let home = tempfile::tempdir().unwrap();
+    let line = format!("{}; {}; exec \"$@\"", memory.enter(), cpu.enter());
+    let busy = "import time\nheld = bytearray(50_000_000)\nwhile True: pass";
+    let mut job = Command::new("sh").args(["-c", &line, "sh", &python(), "-c", busy]).spawn().unwrap();
+    let throttled_ns = || {
+        let stat = fs::read_to_string(cpu.0.join("cpu.stat")).unwrap();
+        let time = stat.lines().find_map(|line| line.strip_prefix("throttled_time ")).unwrap().to_owned();
+        time.parse::<u64>().unwrap()
+    };
+    wait_for("the job is not throttled", || throttled_ns() > 0);
+    let file = home.path().join("run.json.gz");
+    let mut attach = tracker(home.path());
+    attach.args([
+        "attach",
+        "--offline",
+        "-q",
+        "-i",
+        "0.1",
+        "-o",
+        file.to_str().unwrap(),
+        &job.id().to_string(),
+    ]);
+    let mut attached = attach.spawn().unwrap();
+    let before_ns = throttled_ns();
+    wait_for("the job is not throttled", || throttled_ns() > before_ns + 1_000_000_000);
+    job.kill().unwrap();
+    job.wait().unwrap();
+    assert!(attached.wait().unwrap().success());
+    let recording = load(&file);
+    let info = &recording["server_info"];
+    assert_eq!((&info["cpu_limit"], &info["memory_limit_mb"]), (&json!(0.2), &json!(150.0)), "{info}");
+    let rows = recording["extra_metrics"].as_array().unwrap();
+    let throttled_s: f64 = rows.iter().filter_map(|row| row["throttled"].as_f64()).sum();
+    assert!(throttled_s > 0.5, "{throttled_s} s in {} rows", rows.len());
+    let charged: Vec<f64> = rows.iter().filter_map(|row| row["cgroup_memory"].as_f64()).collect();
+    assert!(charged.iter().any(|kib| (48_000.0..160_000.0).contains(kib)), "{charged:?}");
+}
+
+#[test]
+fn large_files_in_tmpfs_are_a_finding() {
+    let group = Group::with_memory(1 << 30);
+    let home = tempfile::tempdir().unwrap();
+    let file = format!("/dev/shm/tmpfs-test-{}", std::process::id());
+    for (megabytes, is_found) in [(150, true), (1, false)] {
+        let line = format!(
+            "{}; sleep 0.5; head -c {megabytes}000000 /dev/zero > {file}; sleep 1; rm {file}",
+            group.enter()
+        );
+        let mut tracked = tracker(home.path());
+        let output =
+            tracked.args(["run", "--offline", "-i", "0.1", "--", "sh", "-c", &line]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        assert_eq!(stderr.contains("files in /dev/shm or another tmpfs used 14"), is_found, "{stderr}");
+    }
+}
