@@ -32,6 +32,7 @@ use thiserror::Error;
 
 use crate::os;
 use crate::os::paths::{self, Convention, Purpose};
+use crate::store::plausible;
 use crate::store::recording::{Head, Status};
 use crate::store::stats::Stats;
 
@@ -292,7 +293,9 @@ fn remove_file(path: &Path) -> Result<(), HistoryError> {
 fn read_entry(path: &Path) -> io::Result<Entry> {
     let mut text = Vec::new();
     File::open(path)?.take(MAX_ENTRY_BYTES).read_to_end(&mut text)?;
-    serde_json::from_slice(&text).map_err(io::Error::from)
+    let entry: Value = serde_json::from_slice(&text)?;
+    plausible::check("", &entry).map_err(io::Error::other)?;
+    Entry::deserialize(entry).map_err(io::Error::from)
 }
 
 #[cfg(test)]
@@ -370,9 +373,10 @@ mod tests {
         fs::write(history.entry_path("bb22"), b"{\"id\":\"bb2").unwrap();
         fs::write(history.entry_path("cc33"), b"{\"id\":\"other\"}").unwrap();
         fs::write(history.entry_path("dd44"), vec![b' '; 2 * 1024 * 1024]).unwrap();
+        fs::write(history.entry_path("ee55"), b"{\"id\":\"ee55\",\"duration_s\":1e300}").unwrap();
         fs::write(history.directory().join("notes.txt"), b"mine").unwrap();
         let listing = history.list().unwrap();
-        assert_eq!((listing.entries.len(), listing.damaged), (1, 3));
+        assert_eq!((listing.entries.len(), listing.damaged), (1, 4));
     }
 
     #[test]

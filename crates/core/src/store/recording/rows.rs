@@ -7,10 +7,13 @@
 //! All rows of a table usually have the same keys in the same order. Each key is therefore compared with the key at the
 //! same position of the previous row, and looked up only if it differs.
 
+use std::ops::RangeInclusive;
+
 use super::window::is_blank;
 use crate::metric::{MOST_GPUS, Metric, Table};
 use crate::store::decimal;
 use crate::store::frame::{Column, Frame};
+use crate::store::plausible::{self, Implausible};
 
 pub(super) const MAX_COLUMNS: usize = 512;
 
@@ -34,6 +37,7 @@ pub(super) struct Rows {
 struct Named {
     name: String,
     key: Vec<u8>,
+    range: RangeInclusive<f64>,
     cells: Vec<f64>,
 }
 
@@ -49,6 +53,7 @@ pub(super) enum Broken {
         column: usize,
         found: String,
     },
+    Range(Implausible),
     TooManyColumns,
     TooManyCells,
 }
@@ -71,6 +76,8 @@ impl Rows {
             let (column, start) = self.column(text, at, expected_column)?;
             at = match decimal::parse_prefix(&text[start..]) {
                 Some((value, used)) => {
+                    let Named { name, range, .. } = &self.columns[column];
+                    plausible::cell(name, value, range).map_err(Broken::Range)?;
                     self.cells[column] = value;
                     start + used
                 }
@@ -121,7 +128,8 @@ impl Rows {
         if (self.columns.len() as u64 + 1) * (self.count as u64 + 1) > self.max_cells {
             return Err(Broken::TooManyCells);
         }
-        self.columns.push(Named { name, key: key.to_vec(), cells: vec![f64::NAN; self.count] });
+        let range = plausible::range_of(self.table, &name);
+        self.columns.push(Named { name, key: key.to_vec(), range, cells: vec![f64::NAN; self.count] });
         self.cells.push(f64::NAN);
         Ok(self.columns.len() - 1)
     }
