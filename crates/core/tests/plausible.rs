@@ -142,7 +142,7 @@ proptest! {
             context.ask(&recording.head, &mut Catalog::new(CatalogSettings { cache_dir: None, ..CatalogSettings::offline() }));
             let _ = sender.send(context.render(&recording));
         });
-        let page = receiver.recv_timeout(Duration::from_secs(60)).expect("the report ends");
+        let page = receiver.recv_timeout(Duration::from_mins(1)).expect("the report ends");
         let text = visible(&page);
         prop_assert!(text.len() > 500, "{}", text);
         for word in text.split(|letter: char| !letter.is_alphanumeric()) {

@@ -245,6 +245,13 @@ fn errors_name_the_wrong_value_and_its_position() {
             "row 1 of `process_metrics`: expected the `{` of a row, found `[{\"timestamp\": 174173280`"
                 .into(),
         ),
+        (
+            "\"cpu_usage\": 1.1089",
+            "\"\\u001b[2J\u{202e}\": 1",
+            format!(
+                "{in_row_2}: expected a column's name of printable characters, found `\u{fffd}[2J\u{fffd}`"
+            ),
+        ),
         ("\"cpu_usage\": 1.1089", &long_row, format!("{in_row_2} is longer than 131072 bytes")),
     ];
     for cell in ["nan", "-Infinity", "1e999", "\"high\"", "true", "[1"] {
@@ -337,7 +344,7 @@ fn any_rows(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Row>> {
 }
 
 prop_compose! {
-    fn any_table(table: Table)(rows in any_rows(0..6), later in proptest::option::of("[^\\x00-\\x1f]{1,6}")) -> Frame {
+    fn any_table(table: Table)(rows in any_rows(0..6), later in proptest::option::of("[^\\pC\u{ad}\u{2028}\u{2029}]{1,6}")) -> Frame {
         let mut frame = Frame::for_table(table);
         for row in &rows {
             frame.push(row);

@@ -6,7 +6,7 @@
 
 use super::cache;
 use super::error::KeeperError;
-use crate::human::Zone;
+use crate::human::{self, Zone};
 use crate::os::http::{Client, HttpError};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -97,8 +97,11 @@ fn detail(body: &[u8]) -> String {
         },
         _ => String::from_utf8_lossy(body).into_owned(),
     };
-    let line: String =
-        message.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(200).collect();
+    let line: String = message
+        .chars()
+        .map(|letter| if human::is_unprintable(letter) { ' ' } else { letter })
+        .take(200)
+        .collect();
     if line.trim().is_empty() { String::new() } else { format!(": {}", line.trim()) }
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::config::Config;
+use crate::human;
 use crate::os::{self, Ending};
 use crate::probe::cgroup::OomKills;
 use crate::probe::gpu::GpuFigures;
@@ -180,6 +181,11 @@ impl Run {
                 self.signal = Some(signal);
             }
         }
+    }
+
+    /// Name of the signal that ended the job.
+    pub fn signal_name(&self) -> Option<&'static str> {
+        human::signal_name(self.signal?)
     }
 
     /// Whether the kernel killed the job for lack of memory: it counted an OOM kill, and the job ended as if killed.

@@ -10,6 +10,7 @@
 use std::ops::RangeInclusive;
 
 use super::window::is_blank;
+use crate::human;
 use crate::metric::{MOST_GPUS, Metric, Table};
 use crate::store::decimal;
 use crate::store::frame::{Column, Frame};
@@ -121,6 +122,13 @@ impl Rows {
             self.columns[known].key = key.to_vec();
             return Ok(known);
         }
+        // Columns are printed, for example by `export`.
+        if name.chars().any(human::is_unprintable) {
+            return Err(Broken::Shape {
+                expected: "a column's name of printable characters",
+                found: format!("`{}`", human::printable(&name.chars().take(24).collect::<String>())),
+            });
+        }
         if self.columns.len() == MAX_COLUMNS {
             return Err(Broken::TooManyColumns);
         }
@@ -224,7 +232,7 @@ pub(super) fn shown(text: &[u8]) -> String {
     let word: Vec<u8> = word.copied().collect();
     let word = if word.is_empty() { text.get(..1).unwrap_or_default() } else { &word };
     match std::str::from_utf8(word) {
-        Ok(word) if !word.chars().any(char::is_control) => format!("`{}`", word.trim_end()),
+        Ok(word) if !word.chars().any(human::is_unprintable) => format!("`{}`", word.trim_end()),
         _ => format!("byte 0x{:02x}", word.first().copied().unwrap_or_default()),
     }
 }
