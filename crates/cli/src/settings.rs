@@ -377,3 +377,36 @@ pub fn config(settings: &Settings, parser: Command, json: bool) -> Result<u8, Fa
     }
     show::text(&table.to_string())
 }
+
+#[cfg(all(test, target_os = "linux"))]
+#[path = "../../core/tests/support/fuzz.rs"]
+#[expect(clippy::unwrap_used, reason = "tests fail by panic")]
+mod fuzzing;
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn fuzz_settings() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join(PROJECT_FILE);
+        let seed =
+            "interval = 0.5\njob = \"a\"\noutput = 'x'\nlive = true\nhistory = 3\n\n[tags]\nteam = \"b\"\n";
+        let parser = crate::args::Cli::command();
+        let (inputs, accepted) = fuzzing::fuzz("settings", vec![seed.into()], move |bytes| {
+            fs::write(&path, bytes).unwrap();
+            let options = settable(parser.find_subcommand(COMMANDS[0]).unwrap());
+            let Ok(file) = File::read(path.clone(), &options) else { return false };
+            let mut settings = Settings { files: file.into_iter().collect(), warnings: Vec::new() };
+            settings.restrict_project_file(&options);
+            let typed = ["resource-tracker", COMMANDS[0], "true"].map(OsString::from);
+            // Valid settings are never an error of the command line.
+            settings.apply(parser.clone(), &typed).try_get_matches_from(&typed).unwrap();
+            true
+        });
+        drop(folder);
+        assert!(inputs > 100 && accepted > 10, "{accepted} of {inputs}");
+    }
+}
