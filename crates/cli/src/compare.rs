@@ -1,5 +1,7 @@
 //! `compare`: prints runs side by side; the first is the baseline.
 
+use std::ffi::OsStr;
+
 use resource_tracker::{Catalog, ComparedFigure, ComparedJob, Comparison, ComparisonCell, Recording};
 use serde_json::json;
 
@@ -10,7 +12,8 @@ use crate::show::{self, Table};
 
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let runs = args.recordings.iter().map(|name| load(name)).collect::<Result<Vec<_>, _>>()?;
-    let history = recovered_history().and_then(|history| history.list().ok()).unwrap_or_default().entries;
+    let history =
+        recovered_history().ok().and_then(|history| history.list().ok()).unwrap_or_default().entries;
     let comparison = Comparison::of(&runs, &history, &mut Catalog::new(embedded_only()));
     let names: Vec<String> =
         runs.iter().zip(&args.recordings).map(|(run, asked)| name_of(run, asked)).collect();
@@ -72,11 +75,11 @@ fn legend(comparison: &Comparison<'_>) -> String {
     }
 }
 
-fn name_of(recording: &Recording, asked: &str) -> String {
+fn name_of(recording: &Recording, asked: &OsStr) -> String {
     let run = recording.head.run.clone().unwrap_or_default();
     match (run.job, run.id) {
         (Some(job), Some(id)) => format!("{job} {}", id.chars().take(6).collect::<String>()),
         (None, Some(id)) => id,
-        _ => asked.to_owned(),
+        _ => asked.to_string_lossy().into_owned(),
     }
 }

@@ -15,7 +15,7 @@ use crate::trend::{Trend, Trends};
 const EARLIER_RUNS: usize = 5;
 
 pub fn list(args: &ListArgs) -> Result<u8, Failure> {
-    let listing = recovered_history().map(|history| history.list()).transpose()?.unwrap_or_default();
+    let listing = recovered_history()?.list()?;
     let entries: Vec<&HistoryEntry> =
         listing.entries.iter().filter(|entry| args.job.is_none() || entry.job == args.job).collect();
     if let Some(first) = listing.damaged.first() {
@@ -37,6 +37,10 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
             .map_or_else(String::new, |job| format!(" of job `{}`", show::one_line(job, 60)));
         return show::text(&format!("no runs{of} yet: `resource-tracker run -- COMMAND` records one\n"));
     }
+    let width = show::columns();
+    // A narrow terminal shows no year.
+    let skipped = if width.is_some_and(|width| width < 100) { "2025-".len() } else { 0 };
+    let started = |unix_s| show::local_time(unix_s).chars().skip(skipped).collect();
     let mut table =
         Table::new(&["id", "job", "started", ">duration", "status", ">CPU", ">memory", "command"]);
     for entry in entries {
@@ -45,13 +49,17 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
         table.row([
             entry.id.clone(),
             show::one_line(&entry.job.clone().unwrap_or_default(), 24),
-            entry.start_time.map(show::local_time).unwrap_or_default(),
+            entry.start_time.map(started).unwrap_or_default(),
             entry.duration_s.map(human::duration).unwrap_or_default(),
             entry.status.as_ref().map(|status| show::one_line(status.as_str(), 16)).unwrap_or_default(),
             stat(Metric::ProcessCpu, "mean").map(|cores| format!("{cores:.2}")).unwrap_or_default(),
             stat(Metric::ProcessMemory, "max").map(|kib| Scale::Bytes.show(kib * 1024.0)).unwrap_or_default(),
-            show::one_line(&entry.command.clone().unwrap_or_default().join(" "), 40),
+            show::one_line(&entry.command.clone().unwrap_or_default().join(" "), 200),
         ]);
+    }
+    if let Some(width) = width {
+        // The command is cut first, then the job.
+        table.fit(width, &[7, 1]);
     }
     show::text(&table.to_string())
 }
@@ -70,7 +78,7 @@ pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
     if args.format.json {
         return show::json(&summary.json());
     }
-    show::styled_text(&summary.text(show::can_draw_bars(&std::io::stdout())))
+    show::text(&summary.text(show::can_draw_bars(&std::io::stdout())))
 }
 
 fn trends(recording: &Recording) -> Trends {
@@ -84,7 +92,7 @@ fn trends(recording: &Recording) -> Trends {
 }
 
 pub fn rm(args: &RmArgs) -> Result<u8, Failure> {
-    let Some(history) = recovered_history() else { return Ok(0) };
+    let history = recovered_history()?;
     // All names are looked up before the first run is deleted: an unknown name deletes nothing.
     let mut ids = Vec::new();
     if args.runs.is_empty() {

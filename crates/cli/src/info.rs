@@ -16,15 +16,23 @@ pub fn info(args: &InfoArgs) -> Result<u8, Failure> {
 
 fn text(info: &HostInfo) -> String {
     let number = |name: &str| info.server_info.get(name).and_then(Value::as_f64);
-    let known = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
-    let (cpus, memory) = (number("vcpus").map(|cpus| cpus.to_string()), number("memory_mb"));
-    let cpu_limit =
-        number("cpu_limit").map_or_else(|| "no CPU limit".to_owned(), |cpus| format!("{cpus} CPUs"));
+    let (cpus, memory) = (number("vcpus").map(show::cpus), number("memory_mb"));
+    let cpu_limit = number("cpu_limit").map_or_else(|| "no CPU limit".to_owned(), show::cpus);
     let memory_limit = number("memory_limit_mb")
         .map_or_else(|| "no memory limit".to_owned(), |mib| format!("{} memory", human::megabytes(mib)));
     let os = info.server_info.get("os").and_then(Value::as_str).unwrap_or_default();
     let mut lines = vec![
-        ("machine", format!("{os}, {} CPUs, {} memory", known(cpus), known(memory.map(human::megabytes)))),
+        (
+            "machine",
+            format!(
+                "{os}, {}, {}",
+                cpus.unwrap_or_else(|| "CPUs unknown".to_owned()),
+                memory.map_or_else(
+                    || "memory unknown".to_owned(),
+                    |mib| format!("{} memory", human::megabytes(mib))
+                )
+            ),
+        ),
         ("limits", format!("{cpu_limit}, {memory_limit}")),
     ];
     let cloud = &info.cloud_info;

@@ -2,6 +2,7 @@
 //!
 //! In:  the argument. Out: the recording, and the facts about it that a summary and a report need.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
@@ -18,11 +19,11 @@ use crate::show;
 /// Progress is shown if reading a file takes longer than this.
 const PROGRESS_AFTER_S: f64 = 1.0;
 
-pub fn load(name: &str) -> Result<Recording, Failure> {
+pub fn load(name: &OsStr) -> Result<Recording, Failure> {
     Ok(load_with_path(name)?.0)
 }
 
-pub fn load_with_path(name: &str) -> Result<(Recording, PathBuf), Failure> {
+pub fn load_with_path(name: &OsStr) -> Result<(Recording, PathBuf), Failure> {
     let path = Path::new(name);
     let is_file = path.exists() && !path.is_dir();
     let path = if is_file { path.to_owned() } else { find_in_history(name)? };
@@ -33,36 +34,46 @@ pub fn load_with_path(name: &str) -> Result<(Recording, PathBuf), Failure> {
     Ok((recording, path))
 }
 
-fn find_in_history(name: &str) -> Result<PathBuf, Failure> {
-    let Some(history) = recovered_history() else { return Ok(PathBuf::from(name)) };
-    match history.find(name) {
-        Ok(entry) => {
-            let path = history.recording_path(&entry.id);
-            // Opening a FIFO would block.
-            if path.exists() && !path.is_file() {
-                let source = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
-                return Err(LoadError::Open { path, source }.into());
-            }
-            Ok(path)
+fn find_in_history(name: &OsStr) -> Result<PathBuf, Failure> {
+    let path = Path::new(name);
+    // If the argument looks like a path, the error of opening the file is more helpful than `no run named`.
+    let is_path = path.components().count() != 1 || path.extension().is_some();
+    let Some(name) = name.to_str() else { return Ok(path.to_owned()) };
+    let found = recovered_history().and_then(|history| {
+        let entry = history.find(name)?;
+        Ok(history.recording_path(&entry.id))
+    });
+    match found {
+        // Opening a FIFO would block.
+        Ok(path) if path.exists() && !path.is_file() => {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+            Err(LoadError::Open { path, source }.into())
         }
-        // If the argument looks like a path, the error of opening the file is more helpful than `no run named`.
-        Err(_) if name.contains('/') || Path::new(name).extension().is_some() => Ok(PathBuf::from(name)),
-        Err(error) => Err(error.into()),
+        Err(_) if is_path => Ok(path.to_owned()),
+        found => found,
     }
 }
 
 /// The user's history, after the journals of killed trackers were turned into recordings.
-pub fn recovered_history() -> Option<History> {
+pub fn recovered_history() -> Result<History, Failure> {
     let history = history()?;
     // A journal that cannot be recovered stays and is tried again by the next command.
     let _ = history.recover();
     let _ = history.recover_temporary();
-    Some(history)
+    Ok(history)
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("there is no history: `{HOME}` is not set to an absolute path")]
+struct NoHome;
+
+/// The variable that names the user's folder.
+const HOME: &str = if cfg!(windows) { "LOCALAPPDATA" } else { "HOME" };
+
 /// The user's history, without recovery of journals.
-pub fn history() -> Option<History> {
-    History::of_user(|name| std::env::var_os(name))
+pub fn history() -> Result<History, Failure> {
+    let hint = Some("set it, or XDG_DATA_HOME; `run -o FILE` saves a recording anywhere");
+    History::of_user(|name| std::env::var_os(name)).ok_or_else(|| Failure::new(NoHome, hint))
 }
 
 /// Settings of a catalogue that uses neither the network nor the cache: only the built-in servers and prices.
@@ -78,7 +89,8 @@ pub fn context(
     settings: CatalogSettings,
 ) -> ReportContext {
     // A history that cannot be read counts as empty.
-    let earlier = history().and_then(|history| history.earlier(head, earlier_runs).ok()).unwrap_or_default();
+    let earlier =
+        history().ok().and_then(|history| history.earlier(head, earlier_runs).ok()).unwrap_or_default();
     let now = unix_now_s();
     let zone = Zone::local_at(head.metadata.start_time.unwrap_or(now));
     let mut context = ReportContext::of(head, summary, earlier, now, zone);

@@ -49,26 +49,26 @@ extern "C" fn main(argc: libc::c_int, argv: *const *const libc::c_char) -> libc:
         let bytes = unsafe { std::ffi::CStr::from_ptr(*argv.add(at)) }.to_bytes();
         OsString::from_vec(bytes.to_vec())
     };
-    libc::c_int::from(command((0..count).map(argument).collect()))
+    libc::c_int::from(command(&(0..count).map(argument).collect::<Vec<_>>()))
 }
 
 #[cfg(not(all(target_os = "linux", not(test))))]
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::from(command(std::env::args_os().collect()))
+    std::process::ExitCode::from(command(&std::env::args_os().collect::<Vec<_>>()))
 }
 
 /// Returns the exit status.
-fn command(arguments: Vec<OsString>) -> u8 {
+fn command(arguments: &[OsString]) -> u8 {
     let ignored_at_start = start_up();
-    let parser = Cli::command();
-    let settings = match Settings::read(&parser, &arguments) {
+    let settings = match Settings::read(&Cli::command(), arguments) {
         Ok(settings) => settings,
         Err(failure) => return show::failure(&failure),
     };
-    let parsed = settings.apply(parser, &arguments).try_get_matches_from(arguments);
+    let parser = settings::with_variables(Cli::command(), arguments);
+    let parsed = settings.apply(parser.clone(), arguments).try_get_matches_from(arguments);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => return show::usage(&error),
+        Err(error) => return show::usage(&error, &settings::from_variables(parser, arguments)),
     };
     let is_quiet = match &cli.command {
         Command::Run(args) => args.record.quiet,

@@ -38,10 +38,7 @@ pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
     let (request, basis) = (advice.to_ask(), &advice.basis);
     let mut lines = vec![("runs", format!("{}, including this one", basis.runs))];
     let cpu = basis.cpu_mean_cores.map_or_else(String::new, |mean| {
-        format!(
-            "  (mean {mean:.2}{})",
-            of(limits.and_then(|limits| limits.cpu_cores).map(|cores| format!("{cores} CPUs")))
-        )
+        format!("  (mean {mean:.2}{})", of(limits.and_then(|limits| limits.cpu_cores).map(show::cpus)))
     });
     lines.push(("CPU", format!("{}{cpu}", request.cpu)));
     let margin = if request == advice.resources { ", plus 20 %" } else { "; estimated" };

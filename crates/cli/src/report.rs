@@ -2,6 +2,7 @@
 //!
 //! `report` may query the Keeper for servers and prices; `run --report` uses the built-in catalogue only.
 
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -24,14 +25,16 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     let html = page(&recording, args.context.network.catalog(), args.context.history);
     output.write_all(html.as_bytes()).and_then(|()| output.commit()).map_err(failed)?;
     if path != Path::new("-") && args.format.json {
-        show::json(&serde_json::json!({ "report": path }))?;
+        show::json(&serde_json::json!({ "report": path.display().to_string() }))?;
     } else if path != Path::new("-") {
         show::path(&path);
     }
     if args.open
         && let Err(error) = open_in_browser(&path)
     {
-        show::warning(&format!("cannot open the report in a browser: {error}"));
+        // The text of an error that is not of the system is for developers of the launcher.
+        let why = error.raw_os_error().map_or_else(String::new, |_| format!(": {error}"));
+        show::warning(&format!("cannot open the report in a browser{why}; open the file, or set `BROWSER`"));
     }
     Ok(0)
 }
@@ -48,10 +51,10 @@ fn page(recording: &Recording, settings: CatalogSettings, earlier_runs: usize) -
 }
 
 /// The job's name, else the run's id, else the name of the recording, without characters special to shells and file systems.
-fn file_name(head: &Head, recording: &str) -> String {
+fn file_name(head: &Head, recording: &OsStr) -> String {
     let run = head.run.as_ref();
     let stem = || {
-        let name = Path::new(recording).file_name()?.to_str()?;
+        let name = Path::new(recording).file_name()?.to_string_lossy();
         Some(name.trim_end_matches(".gz").trim_end_matches(".json").to_owned())
     };
     let job = run.and_then(|run| run.job.clone()).filter(|job| job.contains(char::is_alphanumeric));
@@ -87,7 +90,7 @@ mod tests {
     fn report_is_named_after_the_job_and_stays_in_the_current_directory() {
         let name = |job: Option<&str>, id: Option<&str>, recording: &str| {
             let run = Run { job: job.map(Into::into), id: id.map(Into::into), ..Run::default() };
-            file_name(&Head::new(&Config::default(), 1, 0.0, run), recording)
+            file_name(&Head::new(&Config::default(), 1, 0.0, run), recording.as_ref())
         };
         assert_eq!(name(Some("train"), Some("3f9c"), "last"), "train-report.html");
         assert_eq!(name(Some("../a b/<x>"), None, "last"), "a-b--x-report.html");

@@ -59,7 +59,11 @@ impl Saver {
             tags: args.tags.iter().cloned().collect(),
             ..Run::new(&id, command.filter(|_| !args.no_command))
         };
-        let history = load::history();
+        let (history, no_history) = match load::history() {
+            Ok(history) => (Some(history), None),
+            Err(failure) => (None, Some(format!("cannot save the recording: {}", failure.error))),
+        };
+        let warning = no_history.filter(|_| args.output.is_none() && !args.no_save);
         let place = match (&args.output, args.no_save, &history) {
             (Some(path), ..) => {
                 let output =
@@ -91,7 +95,7 @@ impl Saver {
             place,
             report,
             rows: None,
-            warning: None,
+            warning,
         };
         saver.start_rows(history.as_ref(), &id, &mut sinks);
         Ok((saver, sinks))

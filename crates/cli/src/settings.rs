@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use clap::builder::Resettable;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, Command};
 use resource_tracker::{config_folder, is_own_file};
@@ -152,6 +153,45 @@ impl Settings {
             Some((file.path.as_path(), values))
         })
     }
+}
+
+/// Forgets variables that are empty, and those whose option conflicts with an option on the command line.
+pub fn with_variables(parser: Command, arguments: &[OsString]) -> Command {
+    let forget = |parser: Command, forgets: &dyn Fn(&Arg) -> bool| {
+        parser.mut_subcommands(|command| {
+            command.mut_args(|arg| if forgets(&arg) { arg.env(Resettable::Reset) } else { arg })
+        })
+    };
+    let overridden = conflicting(&forget(parser.clone(), &|_| true), arguments);
+    let is_empty = |arg: &Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+    forget(parser, &|arg| is_empty(arg) || overridden.iter().any(|id| arg.get_id() == id.as_str()))
+}
+
+/// The value of an option's variable, if it is set and not empty.
+fn value_of(arg: &Arg) -> Option<OsString> {
+    std::env::var_os(arg.get_env()?).filter(|value| !value.is_empty())
+}
+
+/// The options that are set by a variable and not on the command line, as errors name them, and their variables.
+pub fn from_variables(mut parser: Command, arguments: &[OsString]) -> Vec<(String, String)> {
+    parser.build();
+    let command = arguments.get(1).and_then(|name| parser.find_subcommand(name.to_str()?));
+    let words = || arguments.iter().skip(2).take_while(|word| *word != "--").filter_map(|word| word.to_str());
+    let is_typed = |arg: &Arg| {
+        let long = format!("--{}", arg.get_long().unwrap_or_default());
+        let short = arg.get_short().map(|letter| format!("-{letter}"));
+        words().any(|word| {
+            word.split('=').next() == Some(&long)
+                || short.as_ref().is_some_and(|short| word.starts_with(short.as_str()))
+        })
+    };
+    let set = command.into_iter().flat_map(Command::get_arguments);
+    let set = set.filter(|arg| value_of(arg).is_some() && !is_typed(arg));
+    let named = |arg: &Arg| {
+        let variable = arg.get_env().unwrap_or_default().to_string_lossy().into_owned();
+        (format!("'{arg}'"), format!("'{variable}'"))
+    };
+    set.map(named).collect()
 }
 
 fn has(command: &Command, id: &str) -> bool {
@@ -300,12 +340,11 @@ struct Setting {
 
 pub fn config(settings: &Settings, parser: Command, json: bool) -> Result<u8, Failure> {
     let typed = ["resource-tracker", COMMANDS[0], "--", "true"].map(OsString::from);
-    let mut parser = settings.apply(parser, &typed);
-    parser.build();
-    let matches = parser
-        .clone()
-        .try_get_matches_from(typed)
-        .map_err(|error| Failure { code: 2, ..Failure::new(error, None) })?;
+    let applied = settings.apply(with_variables(parser.clone(), &typed), &typed);
+    let matches = match applied.try_get_matches_from(&typed) {
+        Ok(matches) => matches,
+        Err(error) => return Ok(show::usage(&error, &from_variables(parser, &typed))),
+    };
     let Some(((_, matches), command)) = matches.subcommand().zip(parser.find_subcommand(COMMANDS[0])) else {
         return Ok(2);
     };
@@ -337,4 +376,37 @@ pub fn config(settings: &Settings, parser: Command, json: bool) -> Result<u8, Fa
         ]);
     }
     show::text(&table.to_string())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+#[path = "../../core/tests/support/fuzz.rs"]
+#[expect(clippy::unwrap_used, reason = "tests fail by panic")]
+mod fuzzing;
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn fuzz_settings() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join(PROJECT_FILE);
+        let seed =
+            "interval = 0.5\njob = \"a\"\noutput = 'x'\nlive = true\nhistory = 3\n\n[tags]\nteam = \"b\"\n";
+        let parser = crate::args::Cli::command();
+        let (inputs, accepted) = fuzzing::fuzz("settings", vec![seed.into()], move |bytes| {
+            fs::write(&path, bytes).unwrap();
+            let options = settable(parser.find_subcommand(COMMANDS[0]).unwrap());
+            let Ok(file) = File::read(path.clone(), &options) else { return false };
+            let mut settings = Settings { files: file.into_iter().collect(), warnings: Vec::new() };
+            settings.restrict_project_file(&options);
+            let typed = ["resource-tracker", COMMANDS[0], "true"].map(OsString::from);
+            // Valid settings are never an error of the command line.
+            settings.apply(parser.clone(), &typed).try_get_matches_from(&typed).unwrap();
+            true
+        });
+        drop(folder);
+        assert!(inputs > 100 && accepted > 10, "{accepted} of {inputs}");
+    }
 }

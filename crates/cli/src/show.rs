@@ -1,26 +1,34 @@
 //! All printing but the rows and the status line (`live/`).
+//!
+//! Every text is made safe where it is written (`rendered`): no path, name or argument can change the terminal.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write as _};
 use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice, stream::RawStream};
-use anstyle::{AnsiColor, Style};
+use clap::error::ErrorKind;
 use resource_tracker::Server;
 use resource_tracker::human::{self, Zone};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::failure::Failure;
 
 /// Version of all JSON output; `docs/json.md` describes it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-pub const GOOD: Style = AnsiColor::Green.on_default();
-pub const BAD: Style = AnsiColor::Red.on_default();
-pub const LABEL: Style = Style::new().dimmed();
+/// A style in a text: a character that has no meaning in Unicode, and the escape sequence that replaces it.
+#[derive(Clone, Copy)]
+pub struct Style(char, &'static str);
+
+pub const GOOD: Style = Style('\u{fdd0}', "\u{1b}[32m");
+pub const BAD: Style = Style('\u{fdd1}', "\u{1b}[31m");
+pub const LABEL: Style = Style('\u{fdd2}', "\u{1b}[2m");
+const PLAIN: Style = Style('\u{fdd3}', "\u{1b}[0m");
 
 /// Text in a style. The printing functions remove styles that the stream or the user does not want.
 pub fn styled(style: Style, text: impl fmt::Display) -> String {
-    format!("{style}{text}{style:#}")
+    format!("{}{text}{}", style.0, PLAIN.0)
 }
 
 /// Whether the stream is a terminal that shows block characters.
@@ -35,10 +43,10 @@ pub fn can_draw_bars(stream: &impl IsTerminal) -> bool {
 
 /// Prints an error with its causes and its hint, and returns the exit status.
 pub fn failure(failure: &Failure) -> u8 {
-    let mut text = format!("{} {}\n", styled(BAD, "error:"), clean(&failure.error.to_string()));
+    let mut text = format!("{} {}\n", styled(BAD, "error:"), failure.error);
     let mut cause = failure.error.source();
     while let Some(error) = cause {
-        let _ = writeln!(text, "  caused by: {}", clean(&error.to_string()));
+        let _ = writeln!(text, "  caused by: {error}");
         cause = error.source();
     }
     if let Some(hint) = failure.hint {
@@ -48,9 +56,23 @@ pub fn failure(failure: &Failure) -> u8 {
     failure.code
 }
 
-/// Prints an error in the arguments, or the requested help, and returns the exit status.
-pub fn usage(error: &clap::Error) -> u8 {
-    let _ = error.print();
+/// Prints an error in the arguments, or the requested help, and returns the exit status. `variables` has the options
+/// whose values come from the environment, and the variables to name instead.
+pub fn usage(error: &clap::Error, variables: &[(String, String)]) -> u8 {
+    if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let mut text = error.render().to_string();
+        for (option, variable) in variables {
+            if text.contains(option) {
+                // The usage has the options of the variables as if they were typed.
+                let parts = text.split("\n\n").filter(|part| !part.starts_with("Usage:"));
+                text = parts.collect::<Vec<_>>().join("\n\n").replace(option, variable);
+            }
+        }
+        let rest = text.strip_prefix("error:").unwrap_or(&text);
+        print_error(&format!("{}{rest}", styled(BAD, "error:")));
+    } else {
+        let _ = error.print();
+    }
     u8::try_from(error.exit_code()).unwrap_or(2)
 }
 
@@ -67,7 +89,7 @@ pub fn progress(text: &str) {
 
 /// Replaces the text of the current terminal line; an empty text clears the line.
 pub fn progress_line(text: &str) {
-    let _ = write!(io::stderr(), "\r\u{1b}[K{text}");
+    let _ = write!(io::stderr(), "\r\u{1b}[K{}", human::printable(text));
 }
 
 /// Prints the summary of a run to standard error; standard output belongs to the job.
@@ -77,22 +99,17 @@ pub fn summary(text: &str) {
 
 /// Prints the summary of a run to standard error, as one line of JSON.
 pub fn json_summary(summary: &serde_json::Value) {
-    let _ = io::stderr().write_all(format!("{summary}\n").as_bytes());
+    let _ = io::stderr().write_all(escaped(&format!("{summary}\n")).as_bytes());
 }
 
-/// Prints a result.
+/// Prints a result, which may have styles.
 pub fn text(text: &str) -> Result<u8, Failure> {
     let mut out = AutoStream::always(io::stdout().lock());
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(rendered(&io::stdout(), text).as_bytes()).and_then(|()| out.flush()) {
         // `resource-tracker list | head` is not an error.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(error, None)),
         _ => Ok(0),
     }
-}
-
-/// Prints a result that has styles.
-pub fn styled_text(styled: &str) -> Result<u8, Failure> {
-    text(&for_stream(&io::stdout(), styled))
 }
 
 /// Prints an object as JSON, with the version as its first key.
@@ -103,12 +120,43 @@ pub fn json(value: &impl serde::Serialize) -> Result<u8, Failure> {
         Value::Object(object) => versioned.extend(object),
         other => versioned.extend([("value".to_owned(), other)]),
     }
-    text(&format!("{:#}\n", Value::Object(versioned)))
+    text(&escaped(&format!("{:#}\n", Value::Object(versioned))))
 }
 
-/// Prints the path of a file that was written.
+/// JSON text with unprintable characters as escape sequences. JSON has such characters in strings only.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if human::printable(letter.encode_utf8(&mut [0; 4])).starts_with('\u{fffd}') && letter != '\u{fffd}' {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        } else {
+            text.push(letter);
+        }
+    }
+    text
+}
+
+/// Prints the path of a file that was written. Other programs get the bytes of a name that is not UTF-8.
 pub fn path(path: &Path) {
-    let _ = writeln!(io::stdout(), "{}", path.display());
+    let mut out = io::stdout().lock();
+    let mut bytes = Vec::new();
+    for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
+        bytes.extend_from_slice(human::printable(chunk.valid()).as_bytes());
+        bytes.extend_from_slice(if out.is_terminal() {
+            &b"?"[..chunk.invalid().len().min(1)]
+        } else {
+            chunk.invalid()
+        });
+    }
+    bytes.push(b'\n');
+    let _ = out.write_all(&bytes);
+}
+
+/// Width of the terminal that standard output is.
+pub fn columns() -> Option<usize> {
+    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0))
 }
 
 /// One line for each label and value, with the values aligned.
@@ -129,24 +177,52 @@ impl Table {
     }
 
     pub fn row(&mut self, cells: impl Into<Vec<String>>) {
-        self.rows.push(cells.into());
+        self.rows.push(cells.into().iter().map(|cell| one_line(cell, usize::MAX)).collect());
     }
+
+    /// Cuts the cells of the `flexible` columns, the first of them first, until the table is at most `width` wide. If
+    /// that is not enough, the last column is left out.
+    pub fn fit(&mut self, width: usize, flexible: &[usize]) {
+        for &column in flexible {
+            let widths = self.widths();
+            let Some(&wide) = widths.get(column) else { continue };
+            let excess = total(&widths).saturating_sub(width);
+            let narrow = wide.saturating_sub(excess).max(wide.min(LEAST_WIDTH));
+            for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(column)) {
+                *cell = one_line(cell, narrow);
+            }
+        }
+        if total(&self.widths()) > width {
+            self.heads.pop();
+            self.rows.iter_mut().for_each(|row| drop(row.pop()));
+        }
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width());
+            cells.chain([self.heads[column].trim_start_matches('>').width()]).max().unwrap_or(0)
+        };
+        (0..self.heads.len()).map(width).collect()
+    }
+}
+
+/// Width to which a flexible column of a table can be cut.
+const LEAST_WIDTH: usize = 8;
+
+fn total(widths: &[usize]) -> usize {
+    widths.iter().map(|width| width + 2).sum::<usize>().saturating_sub(2)
 }
 
 impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let heads: Vec<String> =
             self.heads.iter().map(|head| head.trim_start_matches('>').to_owned()).collect();
-        let all = || std::iter::once(&heads).chain(&self.rows);
-        let width = |column: usize| {
-            let widths = all().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-            widths.max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-        for row in all() {
+        let widths = self.widths();
+        for row in std::iter::once(&heads).chain(&self.rows) {
             let mut line = String::new();
             for ((cell, head), width) in row.iter().zip(&self.heads).zip(&widths) {
-                let padding = " ".repeat(width - cell.chars().count());
+                let padding = " ".repeat(width.saturating_sub(cell.width()));
                 let (left, right) =
                     if head.starts_with('>') { (padding, String::new()) } else { (String::new(), padding) };
                 let _ = write!(line, "{left}{cell}{right}  ");
@@ -157,19 +233,18 @@ impl std::fmt::Display for Table {
     }
 }
 
-/// Text with control characters replaced, so that it cannot change the terminal; line breaks stay.
-fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
-}
-
-/// Text on one line of at most `width` characters, with control characters replaced.
+/// Text on one line, at most `width` columns of the terminal wide.
 pub fn one_line(text: &str, width: usize) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if clean.chars().count() <= width {
-        clean
-    } else {
-        clean.chars().take(width - 1).chain(['…']).collect()
+    let clean = human::printable(text).replace(['\n', '\t'], "\u{fffd}");
+    if clean.width() <= width {
+        return clean;
     }
+    let mut used = 1;
+    let fits = |letter: &char| {
+        used += letter.width().unwrap_or(0);
+        used <= width
+    };
+    clean.chars().take_while(fits).chain(['…']).collect()
 }
 
 /// Local date and time, to the minute.
@@ -178,22 +253,31 @@ pub fn local_time(unix_s: f64) -> String {
     civil.map(|civil| civil.date_time().chars().take("2025-03-12 14:21".len()).collect()).unwrap_or_default()
 }
 
+/// A number of CPUs, such as `1 CPU` or `1.50 CPUs`.
+pub fn cpus(count: f64) -> String {
+    let number = if count.fract() == 0.0 { format!("{count:.0}") } else { format!("{count:.2}") };
+    format!("{number} CPU{}", if count == 1.0 { "" } else { "s" })
+}
+
 /// Vendor, name and price of a server.
 pub fn server(server: &Server) -> String {
     let price = server.ondemand_usd().map_or_else(String::new, |usd| format!(" at {}/h", human::usd(usd)));
     format!("{} {}{price}", one_line(server.vendor_id(), 24), one_line(server.name(), 60))
 }
 
-/// Removes the styles where the stream is no terminal, or where `NO_COLOR`, `CLICOLOR` or `TERM` forbid them.
-fn for_stream<S: RawStream>(stream: &S, styled: &str) -> String {
-    match AutoStream::choice(stream) {
-        ColorChoice::Never => anstream::adapter::strip_str(styled).to_string(),
-        _ => styled.to_owned(),
+/// Text that is safe to print, with its styles as escape sequences. Streams that are no terminal get no styles, and
+/// neither do terminals for which `NO_COLOR`, `CLICOLOR` or `TERM` forbid them.
+fn rendered<S: RawStream>(stream: &S, text: &str) -> String {
+    let has_styles = AutoStream::choice(stream) != ColorChoice::Never;
+    let mut text = human::printable(text);
+    for Style(mark, sequence) in [GOOD, BAD, LABEL, PLAIN] {
+        text = text.replace(mark, if has_styles { sequence } else { "" });
     }
+    text
 }
 
 fn print_error(styled: &str) {
-    let text = for_stream(&io::stderr(), styled);
+    let text = rendered(&io::stderr(), styled);
     // A single write, so that lines of several trackers do not mix. A failed write cannot be reported.
     let _ = AutoStream::always(io::stderr()).write_all(text.as_bytes());
 }
@@ -206,6 +290,6 @@ mod tests {
     fn stream_that_is_no_terminal_gets_plain_text() {
         let file = tempfile::tempfile().unwrap();
         assert!(!can_draw_bars(&file));
-        assert_eq!(for_stream(&file, &styled(BAD, "x\n")), "x\n");
+        assert_eq!(rendered(&file, &styled(BAD, "x\n")), "x\n");
     }
 }

@@ -120,8 +120,8 @@ impl RunSummary<'_> {
                 "coverage": self.coverage(),
                 "cpu_source": run.cpu_source,
             },
-            "recording": self.recording,
-            "report": self.report,
+            "recording": self.recording.map(|path| path.display().to_string()),
+            "report": self.report.map(|path| path.display().to_string()),
             "notes": self.notes,
         })
     }
@@ -197,7 +197,8 @@ impl RunSummary<'_> {
             }
             Some(Status::Killed) => {
                 let signal = run.and_then(|run| run.signal).unwrap_or_default();
-                let name = human::signal_name(signal).map_or_else(String::new, |name| format!(" ({name})"));
+                let name =
+                    run.and_then(Run::signal_name).map_or_else(String::new, |name| format!(" ({name})"));
                 show::styled(BAD, format_args!("killed by signal {signal}{name}"))
             }
             Some(Status::Ended) => "process ended".to_owned(),
@@ -216,12 +217,7 @@ impl RunSummary<'_> {
         let used = self.cpu_cores();
         let (mean, peak) = (used.mean?, used.peak?);
         let share = used.limit.map_or_else(String::new, |limit| {
-            format!(
-                ", {} of {} CPU{}",
-                human::percent(mean / limit),
-                number(limit),
-                if limit == 1.0 { "" } else { "s" }
-            )
+            format!(", {} of {}", human::percent(mean / limit), show::cpus(limit))
         });
         let spent = self.context.summary.cpu_seconds();
         let spent = spent.map_or_else(String::new, |cpu_s| format!(", {cpu_s:.2} s CPU time"));
@@ -292,8 +288,4 @@ fn request(advice: &Advice) -> String {
 fn with_course(text: String, trend: &Trend, draws_bars: bool) -> String {
     let bars = if draws_bars { trend.bars(BARS) } else { String::new() };
     if bars.is_empty() { text } else { format!("{text:<58} {bars}") }
-}
-
-fn number(value: f64) -> String {
-    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.2}") }
 }

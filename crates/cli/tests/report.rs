@@ -134,4 +134,15 @@ fn open_starts_the_browser_and_reports_a_failure() {
     let output = command.args(["report", "run.json.gz", "-o", "page.html", "--open"]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && stderr.contains("cannot open the report in a browser: "), "{stderr}");
+    // A machine without a browser: `xdg-open` exits with 3.
+    write_program(&folder.path().join("xdg-open"), "#!/bin/sh\nexit 3\n");
+    let mut command = tracker(folder.path());
+    command.current_dir(folder.path()).env("RESOURCE_TRACKER_OFFLINE", "1").env("PATH", folder.path());
+    let command = command.env_remove("BROWSER").args(["report", "run.json.gz", "-o", "page.html", "--open"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "resource-tracker: warning: cannot open the report in a browser; open the file, or set `BROWSER`\n"
+    );
 }

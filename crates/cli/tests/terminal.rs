@@ -10,7 +10,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use support::runs::{RUNS, save};
 use support::{BIN, open_folder};
+use unicode_width::UnicodeWidthStr as _;
 
 /// A terminal with a shell; dropping it ends both.
 struct Terminal {
@@ -315,6 +317,54 @@ fn ctrl_z_stops_nothing_without_a_shell_to_continue() {
     terminal.wait_for(|screen| is_status(last_line(screen)));
     terminal.keys(&["C-z"]);
     terminal.wait_for(|screen| screen.contains("^Z"));
+    terminal.go_on();
+    terminal.wait_for(|screen| screen.contains("done=0"));
+}
+
+#[test]
+fn list_fits_the_terminal_with_wide_characters() {
+    for columns in [80, 120, 200] {
+        let terminal = Terminal::new(columns, 24);
+        let job = "学習ジョブ 👩‍🚀";
+        save(terminal.home(), job, &RUNS);
+        let entry = terminal.home().join("data/resource-tracker/a10000000001.run");
+        let long = format!("python 訓練.py {}", "--option=value ".repeat(12));
+        let mut run: serde_json::Value = serde_json::from_slice(&fs::read(&entry).unwrap()).unwrap();
+        run["command"] = serde_json::json!(long.split_whitespace().collect::<Vec<_>>());
+        fs::write(&entry, run.to_string()).unwrap();
+        terminal.enter("clear; XDG_DATA_HOME=$PWD/data $rt list; echo done=$?");
+        let screen = terminal.wait_for(|screen| screen.contains("done=0"));
+        let lines: Vec<&str> = screen.lines().take_while(|line| !line.starts_with("done=")).collect();
+        assert_eq!(lines.len(), 1 + RUNS.len(), "no line is wrapped at {columns} columns:\n{screen}");
+        let of = |id: &str| *lines.iter().find(|line| line.starts_with(id)).unwrap();
+        let (first, head) = (of("a10000000001"), lines[0]);
+        // The column `started` begins at the same place of the terminal in every line.
+        let width_before = |line: &str, text: &str| line[..line.find(text).unwrap()].width();
+        let year = if columns < 100 { "" } else { "2001-" };
+        assert_eq!(
+            width_before(first, &format!("{year}09-09 01:46")),
+            width_before(head, "started"),
+            "{columns}:\n{screen}"
+        );
+        assert!(first.contains("finished") && first.contains("197 MiB"), "{screen}");
+        match columns {
+            80 => assert!(lines.iter().all(|line| line.width() <= 80), "{screen}"),
+            120 => assert!(
+                first.contains("python 訓練.py") && first.ends_with('…') && first.width() <= 120,
+                "{screen}"
+            ),
+            _ => assert!(first.width() > 190 && first.contains("--option=value --option=value"), "{screen}"),
+        }
+    }
+}
+
+#[test]
+fn status_line_at_eighty_columns_has_no_half_number() {
+    let terminal = Terminal::new(80, 24);
+    terminal.enter(&format!("$rt run --live --no-save -i 0.2 -- sh -c '{WAIT}'; echo done=$?"));
+    let screen = terminal.wait_for(|screen| last_line(screen).contains("disk r"));
+    let status = last_line(&screen).trim_end();
+    assert!(status.width() < 80 && (status.ends_with("/s") || status.ends_with("GPU")), "{screen}");
     terminal.go_on();
     terminal.wait_for(|screen| screen.contains("done=0"));
 }

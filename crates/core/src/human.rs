@@ -133,8 +133,27 @@ fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
+/// Whether a character can change a terminal, or hide or reorder text: control characters (C0, C1), line separators, and
+/// invisible and directional format characters. Joiners stay, because scripts and emoji need them.
+pub(crate) fn is_unprintable(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Text that is safe to print, with unprintable characters replaced; line breaks and tabs stay.
+pub fn printable(text: &str) -> String {
+    let shown = |letter| match letter {
+        '\n' | '\t' => letter,
+        letter if is_unprintable(letter) => '\u{fffd}',
+        letter => letter,
+    };
+    text.chars().map(shown).collect()
+}
+
 /// The name of a signal that can end a job. The numbers are those of `signal(7)` on all supported Linux machines.
-pub fn signal_name(signal: i32) -> Option<&'static str> {
+pub(crate) fn signal_name(signal: i32) -> Option<&'static str> {
     let names = [
         (1, "SIGHUP"),
         (2, "SIGINT"),
@@ -288,6 +307,12 @@ mod tests {
             ["$12.35", "$0.00520", "$0.0000120", "$0.00"]
         );
         assert_eq!([usd(-0.5), usd(1e-12)], ["-$0.500", "under $0.0000001"]);
+    }
+
+    #[test]
+    fn text_that_changes_a_terminal_is_replaced() {
+        assert_eq!(printable("a\u{1b}[31m\r\u{9b}2J\u{202e}b\u{7f}\u{2066}"), "a�[31m��2J�b��");
+        assert_eq!(printable("tab\tline\nnaïve 日本 👩‍🚀 می‌خواهم"), "tab\tline\nnaïve 日本 👩‍🚀 می‌خواهم");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //!      fronts are generated from this table. A [`Row`] has one cell per metric, and one per GPU for GPU metrics.
 //! Not here: computation of the values (`sampler::diff`), storage (`store`).
 
+use std::ops::RangeInclusive;
+
 /// A table of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
@@ -92,6 +94,20 @@ impl Unit {
             | Self::Watts
             | Self::Celsius
             | Self::Megahertz => None,
+        }
+    }
+
+    /// Values that a recording may hold. Far wider than any machine: only damaged and forged files are outside.
+    pub const fn range(self) -> RangeInclusive<f64> {
+        match self {
+            // To the end of the year 9999.
+            Self::UnixTime => 0.0..=253_402_300_799.0,
+            Self::Seconds | Self::GiB => 0.0..=1e12,
+            Self::Count | Self::MiB => 0.0..=1e15,
+            Self::Cores | Self::Megahertz | Self::Watts => 0.0..=1e6,
+            Self::KiB => 0.0..=1e18,
+            Self::Bytes => 0.0..=1e21,
+            Self::Celsius => -1e3..=1e6,
         }
     }
 
@@ -271,6 +287,12 @@ impl Metric {
         format!("gpu{gpu}_{}", self.column())
     }
 
+    /// The unit of a column of a recording; `None` for columns that only later versions know.
+    pub fn unit_of(table: Table, column: &str) -> Option<Unit> {
+        let of_gpu = || Some(Self::find_of_gpu(column).filter(|_| table == Table::Extra)?.0);
+        Some(Self::find(table, column).or_else(of_gpu)?.unit())
+    }
+
     /// Rounds to the precision of recordings, so that a row is equal in memory and in files.
     pub fn round(self, value: f64) -> f64 {
         let scale = 10_f64.powi(self.decimals().cast_signed());
@@ -367,6 +389,13 @@ impl Row {
     /// The cells, ordered as [`Metric::ONCE`].
     pub const fn cells(&self) -> &[Option<f64>] {
         &self.cells
+    }
+
+    /// All cells that have a value, and the metric of each.
+    pub fn measured(&self) -> impl Iterator<Item = (Metric, f64)> {
+        let once = Metric::ONCE.iter().zip(&self.cells);
+        let gpus = self.gpus.iter().flat_map(|cells| Metric::PER_GPU.iter().zip(cells));
+        once.chain(gpus).filter_map(|(metric, cell)| Some((*metric, (*cell)?)))
     }
 
     /// Sets the cell of a metric in [`Metric::ONCE`].

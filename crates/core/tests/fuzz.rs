@@ -1,84 +1,30 @@
-//! Runs every parser on damaged copies of the fixtures. No input may cause a panic.
-//!
-//! The test is a plain loop and uses no fuzzing engine, so it runs with the other tests on any machine. The random seed
-//! and the number of rounds are fixed, so failures are reproducible.
+//! Fuzz tests of the recording loader, the journal reader, CSV and the parsers of kernel files (`support/fuzz.rs`). The
+//! settings of the command are fuzzed in its own crate.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "tests fail by panic")]
 
-use std::path::Path;
+#[path = "support/fuzz.rs"]
+mod support;
+
+use std::io::Write as _;
 
 use resource_tracker::AnyColumn;
+use resource_tracker::metric::{Metric, Row};
 use resource_tracker::probe::cgroup::groups::{parse_cgroup, parse_key};
-use resource_tracker::probe::procfs;
-use resource_tracker::store::recording::Recording;
+use resource_tracker::probe::{gpu, procfs};
+use resource_tracker::store::frame::CombinedOptions;
+use resource_tracker::store::journal::{Journal, Reader};
+use resource_tracker::store::recording::{Recording, gzip};
+use support::{fuzz, seeds};
 
-/// Random number generator xorshift64* with a fixed seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % (end.max(1) as u64)).unwrap()
-    }
-}
-
-const PIECES: [&[u8]; 14] = [
-    b"",
-    b"\n",
-    b" ",
-    b":",
-    b")",
-    b"(",
-    b"-",
-    b"=",
-    b"\"",
-    b",",
-    b"18446744073709551616",
-    b"-1",
-    b"\xff\xfe",
-    b"99999999999999999999999",
-];
-
-/// Makes a few random changes: truncates, removes, inserts, repeats or overwrites bytes.
-fn damage(seed: &[u8], random: &mut Random) -> Vec<u8> {
-    let mut bytes = seed.to_vec();
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len() + 1);
-        let to = (at + random.below(64)).min(bytes.len());
-        match random.below(5) {
-            0 => bytes.truncate(at),
-            1 => drop(bytes.drain(at..to)),
-            2 => {
-                let piece = PIECES[random.below(PIECES.len())];
-                bytes.splice(at..at, piece.iter().copied());
-            }
-            3 => {
-                let again = bytes[at..to].to_vec();
-                bytes.splice(at..at, again);
-            }
-            _ => {
-                if let Some(byte) = bytes.get_mut(at) {
-                    *byte = u8::try_from(random.next() & 0xff).unwrap();
-                }
-            }
-        }
-    }
-    bytes
-}
-
-fn parse_everything(bytes: &[u8]) {
-    let _ = procfs::parse_stat(bytes).map(|stat| stat.machine_cpu().busy_ns());
-    let _ = procfs::parse_meminfo(bytes).map(|meminfo| (meminfo.used_kib(), meminfo.cached_kib()));
+fn parse_kernel_files(bytes: &[u8]) -> bool {
+    let stat = procfs::parse_stat(bytes).map(|stat| stat.machine_cpu().busy_ns());
+    let meminfo = procfs::parse_meminfo(bytes).map(|meminfo| (meminfo.used_kib(), meminfo.cached_kib()));
+    procfs::parse_single_cpus(bytes);
     procfs::parse_diskstats(bytes).for_each(drop);
     procfs::parse_net_dev(bytes).for_each(drop);
     procfs::parse_mountinfo(bytes).for_each(drop);
-    let _ = procfs::parse_pid_stat(bytes);
+    let pid_stat = procfs::parse_pid_stat(bytes);
     let _ = procfs::parse_pid_status(bytes);
     let _ = procfs::parse_statm_anon_pages(bytes);
     let _ = procfs::parse_last_pid(bytes);
@@ -87,34 +33,96 @@ fn parse_everything(bytes: &[u8]) {
     let _ = procfs::parse_some_us(bytes);
     let _ = parse_cgroup(&String::from_utf8_lossy(bytes));
     let _ = parse_key(bytes, "throttled_usec");
-    let _ = AnyColumn::read_csv(bytes);
-    let _ = Recording::read(bytes);
+    gpu::parse_any(bytes);
+    stat.is_ok() || meminfo.is_ok() || pid_stat.is_ok()
 }
 
-fn seeds() -> Vec<Vec<u8>> {
-    fn add(folder: &Path, seeds: &mut Vec<Vec<u8>>) {
-        for entry in std::fs::read_dir(folder).unwrap().flatten() {
-            if entry.path().is_dir() {
-                add(&entry.path(), seeds);
-            } else if entry.path().is_symlink() {
-                // The link is a recorded descriptor. Its target is a device of another machine.
-            } else if entry.metadata().unwrap().len() < 100_000 {
-                seeds.push(std::fs::read(entry.path()).unwrap());
-            }
-        }
-    }
-    let mut seeds = Vec::new();
-    add(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures"), &mut seeds);
-    seeds
+/// A loaded recording can be summarised, written and loaded again.
+fn parse_recording(bytes: &[u8]) -> bool {
+    let Ok(recording) = Recording::read(bytes) else { return false };
+    let _ = (recording.stats(), recording.combined(&CombinedOptions::default()));
+    let mut text = Vec::new();
+    recording.write(&mut text).unwrap();
+    assert_eq!(Recording::read(&text[..]).unwrap().rows(), recording.rows());
+    true
 }
 
 #[test]
-fn damaged_files_do_not_cause_a_panic() {
-    let seeds = seeds();
+fn kernel_files() {
+    let seeds = seeds("");
     assert!(seeds.len() > 100, "only {} seeds", seeds.len());
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for round in 0..20_000 {
-        let seed = &seeds[(round + random.below(3)) % seeds.len()];
-        parse_everything(&damage(seed, &mut random));
+    let (inputs, accepted) = fuzz("kernel", seeds, parse_kernel_files);
+    assert!(inputs >= 20_000 && accepted > 100, "{accepted} of {inputs}");
+}
+
+#[test]
+fn recordings() {
+    let (inputs, accepted) = fuzz("recording", seeds("original"), parse_recording);
+    assert!(inputs > 1000 && accepted > 100, "{accepted} of {inputs}");
+}
+
+#[test]
+fn gzipped_recordings() {
+    let zip = |bytes: &[u8]| {
+        let mut out = gzip(Vec::new());
+        out.write_all(bytes).unwrap();
+        out.finish().unwrap()
+    };
+    let mut given: Vec<Vec<u8>> = seeds("original").iter().map(|seed| zip(seed)).collect();
+    given.push(zip(&b"{\"process_metrics\":[".iter().copied().chain([b' '; 9000]).collect::<Vec<_>>()));
+    let (inputs, accepted) = fuzz("gzipped", given, parse_recording);
+    assert!(inputs > 1000 && accepted > 10, "{accepted} of {inputs}");
+}
+
+#[test]
+fn csv() {
+    let (inputs, accepted) = fuzz("csv", seeds("original"), |bytes| AnyColumn::read_csv(bytes).is_ok());
+    assert!(inputs > 1000 && accepted > 100, "{accepted} of {inputs}");
+}
+
+/// A checksum protects each record, so each input is read a second time with correct checksums.
+#[test]
+fn journals() {
+    // In memory: a journal is a file.
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = folder.path().join("journal");
+    let description =
+        Recording::read(&include_bytes!("../../../fixtures/original/snapshot.json")[..]).unwrap();
+    let description = serde_json::json!({"metadata": description.head.metadata, "tracker": {"pid": 1}});
+    let mut journal = Journal::create(&path, description, false).unwrap();
+    for number in 0..4_u32 {
+        let row = Row::of(|metric| (metric as usize % 5 != 4).then_some(f64::from(number)));
+        let gpus = vec![[Some(1.0); Metric::PER_GPU.len()]; number as usize % 3];
+        journal.append(&row.with_gpus(gpus)).unwrap();
     }
+    let seed = std::fs::read(&path).unwrap();
+    let (inputs, accepted) = fuzz("journal", vec![seed], move |bytes| {
+        let read = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let Ok(mut reader) = Reader::open(&path) else { return 0 };
+            let rows = reader.by_ref().count();
+            reader.rewind().unwrap();
+            assert_eq!(reader.by_ref().count(), rows, "the same rows again");
+            rows
+        };
+        read(bytes) + read(&with_checksums(bytes)) > 0
+    });
+    drop(folder);
+    assert!(inputs > 1000 && accepted > 100, "{accepted} of {inputs}");
+}
+
+/// A journal with the right checksum of each record.
+fn with_checksums(bytes: &[u8]) -> Vec<u8> {
+    let Some(head) = bytes.iter().position(|byte| *byte == b'\n') else { return bytes.to_vec() };
+    let mut fixed = bytes.to_vec();
+    let mut at = head + 1;
+    while let Some(length) = fixed.get(at..at + 2) {
+        let end = at + 2 + usize::from(u16::from_le_bytes([length[0], length[1]]));
+        let Some(record) = fixed.get(at..end) else { break };
+        let checksum = crc32fast::hash(record).to_le_bytes();
+        let Some(place) = fixed.get_mut(end..end + 4) else { break };
+        place.copy_from_slice(&checksum);
+        at = end + 4;
+    }
+    fixed
 }

@@ -17,7 +17,6 @@ use resource_tracker::market::catalog::{
 };
 use serde_json::{Value, json};
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 use support::{Reply, Stalls, TestServer};
 
@@ -352,28 +351,35 @@ fn failed_update_keeps_the_old_catalogue() {
     assert!(error.is_usage(), "{error}");
 }
 
-/// Body of the child process: searches with the settings of the environment.
 #[test]
-#[ignore = "started by another test"]
-fn probe_environment() {
-    let answer = Catalog::new(Settings::from_env()).servers(&Query::new(2.0, 4_096.0)).unwrap();
-    assert_eq!(answer.source, Source::Embedded);
+fn update_has_one_deadline() {
+    let dir = tempfile::tempdir().unwrap();
+    let drip = |reply| Reply::Drip(Box::new(reply), Duration::from_millis(20));
+    let slow = TestServer::start(move |request| match request.route() {
+        "/healthcheck" => Reply::ok(r#"{"database_hash": "h2"}"#),
+        _ => drip(Reply::ok(vec![b' '; 50_000])),
+    });
+    let (started, stalls) = (Instant::now(), Stalls::watch());
+    let short = Settings { deadline: Duration::from_millis(100), ..settings(&slow.url(), Some(dir.path())) };
+    let error = short.update_catalog(&[], &mut |_| {}).unwrap_err();
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(5) + stalls.stop(), "{took:?}");
+    assert_eq!(
+        std::error::Error::source(&error).unwrap().to_string(),
+        "the Keeper did not respond within 1 s"
+    );
+    // The limit of a user is ten times the two seconds of a query.
+    assert!(DEADLINE * 10 <= Duration::from_secs(20));
 }
 
 #[test]
-fn proxy_settings_apply_to_the_keeper() {
-    let proxy = TestServer::start(|_| Reply::status(502, "no way through"));
-    let cache = tempfile::tempdir().unwrap();
-    let status = Command::new(std::env::current_exe().unwrap())
-        .args(["probe_environment", "--exact", "--ignored", "--test-threads=1"])
-        .env("RESOURCE_TRACKER_KEEPER_URL", "http://keeper.test")
-        .env("XDG_CACHE_HOME", cache.path())
-        .env("HTTP_PROXY", proxy.url())
-        .env("http_proxy", proxy.url())
-        .output()
-        .unwrap();
-    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
-    let requests = proxy.log();
-    assert_eq!(requests.len(), 1, "{requests:?}");
-    assert!(requests[0].path.contains("keeper.test"), "{requests:?}");
+fn redirect_between_internal_addresses_is_followed() {
+    let target = keeper(Deviation::None);
+    let url = target.url();
+    let first = TestServer::start(move |request| Reply::Answer {
+        status: 307,
+        headers: vec![("Location", format!("{url}{}", request.path))],
+        body: Vec::new(),
+    });
+    assert_eq!(ask(&first.url(), &Query::new(2.0, 4_096.0)).source, Source::Keeper);
 }

@@ -17,7 +17,7 @@ const ITEMS: &str = "
     SystemReading Table TrackerError Unit Warning WrapError attach command_of config_folder export is_own_file
     is_partition parent_id round_memory run_command serve_sidecar server_info start_up watch_machine with_causes
     without_signals write_decimal zfs_pools
-    human::Civil human::Scale human::Zone human::duration human::megabytes human::percent human::signal_name human::usd";
+    human::Civil human::Scale human::Zone human::duration human::megabytes human::percent human::printable human::usd";
 
 #[test]
 fn lib_exports_exactly_the_listed_items() {

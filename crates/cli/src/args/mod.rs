@@ -2,6 +2,7 @@
 
 mod record;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
@@ -146,7 +147,7 @@ impl NetworkArgs {
 #[derive(Args, Debug)]
 pub struct RecordingArgs {
     /// File, `last`, or a job name or id from the history
-    pub recording: String,
+    pub recording: OsString,
 }
 
 #[derive(Args, Debug)]
@@ -201,7 +202,7 @@ pub struct RecommendArgs {
 pub struct CompareArgs {
     /// Files, `last`, or job names or ids from the history; the first is the baseline
     #[arg(required = true, num_args = 2.., value_name = "RECORDING")]
-    pub recordings: Vec<String>,
+    pub recordings: Vec<OsString>,
     #[command(flatten)]
     pub format: JsonArgs,
 }

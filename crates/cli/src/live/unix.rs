@@ -164,7 +164,7 @@ impl Screen {
             && tcgetattr(&self.terminal).is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON))
     }
 
-    fn draw(&mut self, text: &str) {
+    fn draw(&mut self, parts: &[String]) {
         let Ok(size) = tcgetwinsize(&self.terminal) else { return };
         if size.ws_row < MIN_LINES {
             return self.give_back();
@@ -177,7 +177,7 @@ impl Screen {
             (self.lines, self.stale) = (Some(size.ws_row), None);
             self.text.clear();
         }
-        let text: String = text.chars().take(usize::from(size.ws_col.saturating_sub(1))).collect();
+        let text = fitting(parts, usize::from(size.ws_col.saturating_sub(1)));
         if text != self.text {
             self.write(&format!("\u{1b}7\u{1b}[{};1H\u{1b}[0;7m{text}\u{1b}[0m\u{1b}[K\u{1b}8", size.ws_row));
             self.text = text;
@@ -222,10 +222,24 @@ impl Screen {
     }
 }
 
-fn status(elapsed: Duration, row: Option<&Row>, memory_peak_kib: f64) -> String {
+/// The first parts that fit into the width. A part is never cut: half a number is another number.
+fn fitting(parts: &[String], width: usize) -> String {
+    let mut text = String::new();
+    for part in parts {
+        let gap = if text.is_empty() { "" } else { "  " };
+        if text.len() + gap.len() + part.len() > width {
+            break;
+        }
+        text = text + gap + part;
+    }
+    text
+}
+
+/// The parts of the line, the most important first.
+fn status(elapsed: Duration, row: Option<&Row>, memory_peak_kib: f64) -> Vec<String> {
     let seconds = elapsed.as_secs();
     let clock = format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let Some(row) = row else { return format!(" {clock}") };
+    let Some(row) = row else { return vec![format!(" {clock}")] };
     let of = |metric: Metric| row.get(metric);
     let rate = |metric: Metric| {
         let per_second = of(metric)? / of(Metric::Elapsed).filter(|elapsed| *elapsed > 0.0)?;
@@ -247,7 +261,7 @@ fn status(elapsed: Duration, row: Option<&Row>, memory_peak_kib: f64) -> String 
         rate(Metric::NetRecv).zip(rate(Metric::NetSent)).map(|(recv, sent)| format!("net r {recv} s {sent}")),
         of(Metric::ProcessGpu).filter(|gpus| *gpus > 0.0).map(|gpus| format!("GPU {gpus:.2}")),
     ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
+    parts.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -256,7 +270,7 @@ mod tests {
 
     #[test]
     fn status_line_shows_the_time_and_the_measured_values() {
-        assert_eq!(status(Duration::from_secs(3725), None, 0.0), " 1:02:05");
+        assert_eq!(status(Duration::from_secs(3725), None, 0.0), [" 1:02:05"]);
         let mut row = Row::default();
         for (metric, value) in [
             (Metric::Elapsed, 2.0),
@@ -267,9 +281,10 @@ mod tests {
         ] {
             row.set(metric, Some(value));
         }
-        assert_eq!(
-            status(Duration::from_secs(1), Some(&row), 4096.0),
-            " 0:00:01  CPU 1.50  memory 2.00 MiB (peak 4.00 MiB)  disk r 1.50 kB/s w 0 B/s"
-        );
+        let parts = status(Duration::from_secs(1), Some(&row), 4096.0);
+        let whole = " 0:00:01  CPU 1.50  memory 2.00 MiB (peak 4.00 MiB)  disk r 1.50 kB/s w 0 B/s";
+        assert_eq!(fitting(&parts, 77), whole);
+        assert_eq!(fitting(&parts, 76), " 0:00:01  CPU 1.50  memory 2.00 MiB (peak 4.00 MiB)");
+        assert_eq!([fitting(&parts, 10), fitting(&parts, 3)], [" 0:00:01", ""]);
     }
 }

@@ -47,7 +47,8 @@ impl Client {
     }
 
     /// A client for public services. The user's proxy settings (`HTTPS_PROXY`, `NO_PROXY`, …) apply, and
-    /// `SSL_CERT_FILE` replaces the built-in root certificates, for networks that inspect TLS.
+    /// `SSL_CERT_FILE` replaces the built-in root certificates, for networks that inspect TLS. A redirect from a public
+    /// address to one of this machine or its network is an error.
     pub(crate) fn public(deadline: Duration, body_max_bytes: u64) -> Self {
         Self {
             ends: Instant::now() + deadline.min(DEADLINE_MAX),
@@ -92,9 +93,16 @@ impl Client {
         &self,
         response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<(u16, Vec<u8>), HttpError> {
-        use std::io::ErrorKind;
+        use std::io::{ErrorKind, Read as _};
         let read = response.and_then(|mut response| {
-            let body = response.body_mut().with_config().limit(self.body_max_bytes).read_to_vec()?;
+            // The limit of ureq counts the bytes before decompression.
+            let max = self.body_max_bytes;
+            let mut body = Vec::new();
+            let reader = response.body_mut().with_config().limit(max).reader();
+            reader.take(max.saturating_add(1)).read_to_end(&mut body)?;
+            if body.len() as u64 > max {
+                return Err(ureq::Error::BodyExceedsLimit(max));
+            }
             Ok((response.status().as_u16(), body))
         });
         read.map_err(|error| match error {
@@ -109,7 +117,9 @@ impl Client {
 
 #[cfg(feature = "net")]
 mod agent {
+    use std::io;
     use std::net::IpAddr;
+    use std::sync::OnceLock;
     use std::sync::mpsc::sync_channel;
     use std::thread;
     use ureq::config::{AutoHeaderValue, Config};
@@ -150,7 +160,9 @@ mod agent {
             tls = tls.root_certs(RootCerts::new_with_certs(&roots));
         }
         let config = Agent::config_builder().http_status_as_error(false).tls_config(tls.build()).build();
-        Agent::with_parts(config, Counted(DefaultConnector::default()), InThread)
+        let proxy = config.proxy().and_then(|proxy| proxy.uri().authority()).map(ToString::to_string);
+        let guard = RedirectGuard { proxy, is_first_internal: OnceLock::new() };
+        Agent::with_parts(config, Counted(guard.chain(DefaultConnector::default())), InThread)
     }
 
     /// Counts the bytes of all connections as the tracker's own traffic.
@@ -202,6 +214,58 @@ mod agent {
 
         fn is_tls(&self) -> bool {
             self.inner.is_tls()
+        }
+    }
+
+    /// Refuses connections to loopback, link-local and private addresses, unless the first connection is to one. All
+    /// requests of a client are to the same host, so a later connection to another address follows a redirect.
+    #[derive(Debug)]
+    struct RedirectGuard {
+        proxy: Option<String>,
+        is_first_internal: OnceLock<bool>,
+    }
+
+    impl Connector<()> for RedirectGuard {
+        type Out = ();
+
+        fn connect(&self, to: &ConnectionDetails<'_>, chained: Option<()>) -> Result<Option<()>, Error> {
+            if to.uri.authority().map(ToString::to_string) == self.proxy && self.proxy.is_some() {
+                return Ok(chained);
+            }
+            let host = to.uri.host().unwrap_or_default().trim_matches(['[', ']']).to_ascii_lowercase();
+            // Through a proxy, names are not resolved here.
+            let is_local = host == "localhost" || host.ends_with(".localhost");
+            let named = host.parse().is_ok_and(is_internal);
+            let is_internal = is_local || named || to.addrs.iter().any(|address| is_internal(address.ip()));
+            let is_first_internal = *self.is_first_internal.get_or_init(|| is_internal);
+            if is_internal && !is_first_internal {
+                let text = format!("redirect to `{host}`, an address of this machine or its network");
+                return Err(Error::Io(io::Error::new(io::ErrorKind::PermissionDenied, text)));
+            }
+            Ok(chained)
+        }
+    }
+
+    /// Loopback, link-local, private and shared (RFC 6598) addresses, and those that are not of a single host.
+    fn is_internal(address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(v4) => {
+                let [first, second, ..] = v4.octets();
+                v4.is_loopback()
+                    || v4.is_private()
+                    || v4.is_link_local()
+                    || v4.is_multicast()
+                    || v4.is_broadcast()
+                    || first == 0
+                    || (first == 100 && second & 0xc0 == 64)
+            }
+            IpAddr::V6(v6) => {
+                v6.is_loopback()
+                    || v6.is_unique_local()
+                    || v6.is_unicast_link_local()
+                    || v6.is_multicast()
+                    || v6.to_ipv4().is_some_and(|v4| is_internal(v4.into()))
+            }
         }
     }
 

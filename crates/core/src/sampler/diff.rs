@@ -102,8 +102,9 @@ pub fn row(before: &Sample, after: &Sample, rates: Rates) -> Row {
     row
 }
 
+/// An absurd reading of a driver or the kernel is unknown: with it, the recording could not be loaded.
 fn rounded(metric: Metric, value: Option<f64>) -> Option<f64> {
-    value.filter(|value| value.is_finite()).map(|value| metric.round(value))
+    value.filter(|value| metric.unit().range().contains(value)).map(|value| metric.round(value))
 }
 
 fn set_job(set: &mut impl FnMut(Metric, Option<f64>), then: &JobUsage, now: &JobUsage, rates: Rates) {
@@ -206,7 +207,7 @@ pub fn join(first: &Row, second: &Row) -> Row {
     for metric in Metric::ONCE.iter().copied() {
         let both = (first.get(metric), second.get(metric));
         let cell = match (metric.kind(), both) {
-            (Kind::Delta, (one, other)) => one.zip(other).map(|(one, other)| metric.round(one + other)),
+            (Kind::Delta, (one, other)) => rounded(metric, one.zip(other).map(|(one, other)| one + other)),
             (Kind::Gauge, (one, other)) if metric == Metric::MemoryPeak => match (one, other) {
                 (Some(one), Some(other)) => Some(one.max(other)),
                 (one, other) => one.or(other),

@@ -6,6 +6,7 @@ pub mod export;
 pub mod frame;
 pub mod history;
 pub mod journal;
+pub mod plausible;
 pub mod recording;
 pub mod recover;
 pub mod row_sink;

@@ -315,6 +315,7 @@ fn sum_up(description: Description, reader: &mut Reader, fate: Fate) -> (Head, S
     run.status = status;
     run.coverage = summary.coverage();
     run.notes.push(note.to_owned());
+    run.notes.extend(reader.implausible().map(|number| format!("the journal is damaged: {number}")));
     (Head { metadata, server_info: None, cloud_info: None, run: Some(run), other: Map::new() }, summary)
 }
 

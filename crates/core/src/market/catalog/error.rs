@@ -118,6 +118,8 @@ pub enum KeeperError {
     /// The structure of the JSON differs from the documentation.
     #[error("the response of the Keeper has no valid `{field}`")]
     Schema { field: &'static str },
+    #[error("the response of the Keeper is too large")]
+    TooLarge,
     #[error("the Keeper ignored a filter or the sort order, so cheaper servers may be missing")]
     Incomplete,
     #[error("the Keeper accepts at most {max} vCPUs per query")]
@@ -137,6 +139,7 @@ impl KeeperError {
             Self::Status { .. }
             | Self::Json { .. }
             | Self::Schema { .. }
+            | Self::TooLarge
             | Self::Incomplete
             | Self::TooManyCpus { .. } => None,
         }

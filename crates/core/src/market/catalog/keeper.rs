@@ -6,7 +6,7 @@
 
 use super::cache;
 use super::error::KeeperError;
-use crate::human::Zone;
+use crate::human::{self, Zone};
 use crate::os::http::{Client, HttpError};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -17,8 +17,11 @@ pub const KEEPER_URL: &str = "https://keeper.sparecores.net";
 /// Time limit for all requests of one call together.
 pub const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Maximum size of a response. The full list of servers has 11 MB.
-const BODY_MAX_BYTES: u64 = 64 << 20;
+/// Maximum size of a response after decompression. The full list of servers has 11 MB.
+const BODY_MAX_BYTES: u64 = 32 << 20;
+
+/// Maximum memory of a response as JSON values. `[0,0,…` takes 36 bytes for each byte of the text.
+const VALUES_MAX_BYTES: usize = 256 << 20;
 
 /// Requests to the Keeper during one call of the library.
 pub(crate) struct Keeper {
@@ -60,6 +63,7 @@ impl Keeper {
         let url = self.url(path);
         let http = self.http.get_or_insert_with(|| Client::public(self.deadline, BODY_MAX_BYTES));
         match http.get(&url, &headers) {
+            Ok((200, body)) if values_bytes(&body) > VALUES_MAX_BYTES => Err(KeeperError::TooLarge),
             Ok((200, body)) => serde_json::from_slice(&body).map_err(|source| KeeperError::Json { source }),
             Ok((status, body)) => Err(KeeperError::Status { status, detail: detail(&body) }),
             Err(_) if !cfg!(feature = "net") => Err(KeeperError::NotBuilt),
@@ -67,6 +71,16 @@ impl Keeper {
             Err(HttpError::Transport(source)) => Err(KeeperError::Transport { source }),
         }
     }
+}
+
+/// Upper estimate of the memory of a JSON text as values: every object has its own table.
+fn values_bytes(text: &[u8]) -> usize {
+    let cost = |byte: &u8| match byte {
+        b'{' => 512,
+        b',' | b'[' => 112,
+        _ => 0,
+    };
+    text.iter().map(cost).sum()
 }
 
 /// The message in the body of an error response: `{"detail": "…"}`, `{"detail": [{"msg": "…"}]}`, or plain text.
@@ -83,8 +97,11 @@ fn detail(body: &[u8]) -> String {
         },
         _ => String::from_utf8_lossy(body).into_owned(),
     };
-    let line: String =
-        message.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(200).collect();
+    let line: String = message
+        .chars()
+        .map(|letter| if human::is_unprintable(letter) { ' ' } else { letter })
+        .take(200)
+        .collect();
     if line.trim().is_empty() { String::new() } else { format!(": {}", line.trim()) }
 }
 

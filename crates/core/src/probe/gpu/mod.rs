@@ -44,6 +44,13 @@ use other as reader;
 pub use reader::Reader;
 pub use worker::Gpus;
 
+/// Parses bytes as each kernel file about GPUs, for the fuzz test.
+#[cfg(all(target_os = "linux", feature = "internals"))]
+pub fn parse_any(bytes: &[u8]) {
+    visible::parse_any(bytes);
+    let _ = fdinfo::parse_fdinfo(&String::from_utf8_lossy(bytes)).map(|client| client.vram_bytes());
+}
+
 /// GPU part of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub enum GpuState {

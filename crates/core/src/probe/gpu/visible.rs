@@ -219,6 +219,14 @@ fn parse_devices(text: &str) -> Option<Vec<Rule>> {
     Some(rules)
 }
 
+/// Parses bytes as each file that this module reads, for the fuzz test.
+#[cfg(feature = "internals")]
+pub(super) fn parse_any(bytes: &[u8]) {
+    let names = vec![vec!["GPU-0aa".to_owned()], vec!["MIG-1cc".to_owned()]];
+    let _ = nvidia(&parse_environ(bytes), &names);
+    let _ = parse_devices(&String::from_utf8_lossy(bytes));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

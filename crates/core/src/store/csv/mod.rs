@@ -15,6 +15,7 @@ use thiserror::Error;
 use crate::metric::{Metric, Row, Table};
 use crate::store::decimal;
 use crate::store::frame::{Column, Frame, FrameError};
+use crate::store::plausible::{self, Implausible};
 
 use records::{Field, LineEnd, Records};
 
@@ -102,7 +103,7 @@ fn write_cells(out: &mut Vec<u8>, cells: impl Iterator<Item = (Option<f64>, bool
 }
 
 /// Why a CSV text is not a table. Line numbers start at 1.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum CsvError {
     #[error("line {line} has {found} cells, the header has {expected}")]
     Cells { line: usize, found: usize, expected: usize },
@@ -110,6 +111,8 @@ pub enum CsvError {
     Header,
     #[error("the header is not valid")]
     Columns { source: FrameError },
+    #[error("line {line}: column {number}")]
+    Range { line: usize, number: Implausible },
 }
 
 /// A column that can hold text as well as numbers.
@@ -153,7 +156,11 @@ impl AnyColumn {
                 LineEnd::Input | LineEnd::Newline => {}
             }
             for (column, field) in columns.iter_mut().zip(&fields) {
-                column.push(field);
+                let number = column.push(field);
+                if let Some((value, metric)) = number.zip(column.metric) {
+                    plausible::cell(&column.name, value, &metric.unit().range())
+                        .map_err(|number| CsvError::Range { line: records.line(), number })?;
+                }
             }
         }
         // In a table with one column, `""` is a missing cell (see `write_csv`) if any cell is a number.
@@ -171,13 +178,34 @@ fn header(fields: &[Field<'_>]) -> Result<Vec<ReadColumn>, CsvError> {
     let names: Vec<&str> = names.collect::<Result<_, _>>()?;
     let empty = names.iter().map(|name| Column::new(*name, Vec::new())).collect();
     Frame::from_columns(empty).map_err(|source| CsvError::Columns { source })?;
-    Ok(names.into_iter().map(|name| ReadColumn { name: name.to_owned(), ..ReadColumn::default() }).collect())
+    let metrics = metrics_of(&names);
+    let column = |(at, name): (usize, &str)| ReadColumn {
+        name: name.to_owned(),
+        metric: metrics.get(at).copied(),
+        ..ReadColumn::default()
+    };
+    Ok(names.into_iter().enumerate().map(column).collect())
+}
+
+/// The metrics of the columns if the file has exactly the columns of a table of a recording, or of the combined table.
+/// Any other file may hold any numbers.
+fn metrics_of(names: &[&str]) -> Vec<Metric> {
+    let alone = Table::ALL
+        .map(|table| table.metrics().map(|metric| (metric, metric.column().to_owned())).collect::<Vec<_>>());
+    let tables: [&[Table]; 3] = [&[Table::System, Table::Process], &[Table::System], &[Table::Process]];
+    let joined = tables
+        .map(|tables| combined_metrics(tables).map(|metric| (metric, metric.combined_column())).collect());
+    let mut known = alone.into_iter().chain(joined);
+    let found = known.find(|known| known.iter().map(|(_, name)| name).eq(names));
+    found.unwrap_or_default().into_iter().map(|(metric, _)| metric).collect()
 }
 
 /// A column of which a part has been read. It is a column of whole numbers if its cells have no decimal point.
 #[derive(Default)]
 struct ReadColumn {
     name: String,
+    /// The metric of the column in a table of a recording.
+    metric: Option<Metric>,
     cells: Vec<f64>,
     others: Vec<(usize, Other)>,
     has_integers: bool,
@@ -185,7 +213,8 @@ struct ReadColumn {
 }
 
 impl ReadColumn {
-    fn push(&mut self, field: &Field<'_>) {
+    /// Returns the number in the cell.
+    fn push(&mut self, field: &Field<'_>) -> Option<f64> {
         let text = field.text.trim_ascii();
         let number = decimal::parse(text).filter(|_| !field.quoted);
         if let Some(value) = number {
@@ -202,6 +231,7 @@ impl ReadColumn {
             self.others.push((self.cells.len(), other));
         }
         self.cells.push(number.unwrap_or(f64::NAN));
+        number
     }
 
     fn finish(self) -> AnyColumn {
@@ -292,6 +322,26 @@ mod tests {
         assert_eq!(error(b"a,b\n\n\"\n1\",2\n3\n4,5\n"), "line 5 has 1 cells, the header has 2");
         assert!(error(b"\xff\xfe\n1\n").starts_with("the header is not UTF-8 text"));
         assert_eq!(error(b"a,a\n1,2\n"), "the header is not valid");
+        let table = |tables: &[Table], cell: &str| {
+            let mut text = Vec::new();
+            let columns = combined_metrics(tables).count();
+            match tables {
+                [table] => write_header(&mut text, *table),
+                _ => write_combined_header(&mut text, tables),
+            }
+            text.extend_from_slice(format!("{}{cell}\n", "1,".repeat(columns - 1)).as_bytes());
+            AnyColumn::read_csv(&text).map(drop).map_err(|error| error.to_string())
+        };
+        let process = [Table::Process];
+        assert_eq!(
+            table(&process, "1e308").unwrap_err(),
+            "line 2: column `gpu_utilized` is 1e308, not a number from 0 to 1e15"
+        );
+        let both = [Table::System, Table::Process];
+        assert!(table(&both, "-1").unwrap_err().contains("column `process_gpu_utilized` is -1, "));
+        assert_eq!((table(&process, "1"), table(&both, "")), (Ok(()), Ok(())));
+        // A table of another program may hold any number.
+        assert!(AnyColumn::read_csv(b"timestamp,memory\n1e300,-1\n").is_ok());
     }
 
     #[test]

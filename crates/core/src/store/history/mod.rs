@@ -33,6 +33,7 @@ use thiserror::Error;
 use crate::os;
 use crate::os::output::create_temporary;
 use crate::os::paths::{self, Convention, Purpose};
+use crate::store::plausible;
 use crate::store::recording::{Head, Status};
 use crate::store::stats::Stats;
 
@@ -303,7 +304,9 @@ fn remove_file(path: &Path) -> Result<(), HistoryError> {
 fn read_entry(path: &Path) -> io::Result<Entry> {
     let mut text = Vec::new();
     os::open_regular(path)?.take(MAX_ENTRY_BYTES).read_to_end(&mut text)?;
-    serde_json::from_slice(&text).map_err(io::Error::from)
+    let entry: Value = serde_json::from_slice(&text)?;
+    plausible::check("", &entry).map_err(io::Error::other)?;
+    Entry::deserialize(entry).map_err(io::Error::from)
 }
 
 #[cfg(test)]
@@ -400,11 +403,12 @@ mod tests {
         fs::write(history.entry_path("bb22"), b"{\"id\":\"bb2").unwrap();
         fs::write(history.entry_path("cc33"), b"{\"id\":\"other\"}").unwrap();
         fs::write(history.entry_path("dd44"), vec![b' '; 2 * 1024 * 1024]).unwrap();
+        fs::write(history.entry_path("ee55"), b"{\"id\":\"ee55\",\"duration_s\":1e300}").unwrap();
         fs::write(history.directory().join("notes.txt"), b"mine").unwrap();
         #[cfg(unix)]
         rustix::fs::mknodat(
             rustix::fs::CWD,
-            history.entry_path("ee55"),
+            history.entry_path("ff66"),
             rustix::fs::FileType::Fifo,
             0o600.into(),
             0,
@@ -413,7 +417,7 @@ mod tests {
         let listing = history.list().unwrap();
         assert_eq!(
             (listing.entries.len(), listing.damaged.len()),
-            (1, 3 + usize::from(cfg!(unix))),
+            (1, 4 + usize::from(cfg!(unix))),
             "a FIFO does not block"
         );
     }

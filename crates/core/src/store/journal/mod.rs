@@ -223,6 +223,28 @@ mod tests {
     }
 
     #[test]
+    fn implausible_number_ends_the_journal_and_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let mut journal = Journal::create(&path, serde_json::Value::Null, false).unwrap();
+        for memory_kib in [7.0, 1e300, 8.0] {
+            let mut row = Row::default();
+            row.set(Metric::ProcessMemory, Some(memory_kib));
+            journal.append(&row).unwrap();
+        }
+        let mut reader = Reader::open(&path).unwrap();
+        assert_eq!((reader.by_ref().count(), reader.implausible().is_some()), (1, true));
+        assert_eq!(
+            reader.implausible().unwrap().to_string(),
+            "`process_metrics.memory` is 1e300, not a number from 0 to 1e18"
+        );
+        let head = folder.path().join("head");
+        drop(Journal::create(&head, serde_json::json!({"metadata": {"start_time": 1e16}}), false).unwrap());
+        let error = Reader::open(&head).unwrap_err().to_string();
+        assert!(error.ends_with("`metadata.start_time` is 1e16, not a number from 0 to 253402300799"));
+    }
+
+    #[test]
     fn reader_continues_at_the_offset_of_another_reader() {
         let (_folder, path) = written(false);
         let mut first = Reader::open(&path).unwrap();

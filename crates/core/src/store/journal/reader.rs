@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::record::{Columns, Head, VERSION, blocks, record_bytes};
+use super::record::{Columns, Head, VERSION, blocks, column_name, record_bytes};
 use super::tail::End;
 use crate::metric::Row;
 use crate::os;
+use crate::store::plausible::{self, Implausible};
 
 /// Maximum length of the first line, which contains the command line of the job.
 const MOST_HEAD_BYTES: u64 = 16 << 20;
@@ -45,6 +46,7 @@ pub struct Reader {
     offset: u64,
     record: Vec<u8>,
     is_closed: bool,
+    implausible: Option<Implausible>,
 }
 
 impl Reader {
@@ -63,6 +65,7 @@ impl Reader {
             let version = head.resource_tracker_journal;
             return Err(foreign(format!("unsupported version {version}, expected {VERSION}")));
         }
+        plausible::check("", &head.recording).map_err(|error| foreign(error.to_string()))?;
         let columns = Columns::of(&head).ok_or_else(|| foreign("it has more than 64 columns".to_owned()))?;
         Ok(Self {
             file,
@@ -73,6 +76,7 @@ impl Reader {
             offset: first_record,
             record: Vec::new(),
             is_closed: false,
+            implausible: None,
         })
     }
 
@@ -126,6 +130,11 @@ impl Reader {
         serde_json::from_slice(&text).ok().filter(|_| self.is_closed)
     }
 
+    /// The number that ended the journal, because no tracker can have written it.
+    pub const fn implausible(&self) -> Option<&Implausible> {
+        self.implausible.as_ref()
+    }
+
     /// The next row; `None` at the end of the journal, or if the next record is damaged or incomplete.
     pub fn next_row(&mut self) -> Option<Row> {
         let mut length = [0; 2];
@@ -139,6 +148,15 @@ impl Reader {
             return None;
         }
         let row = self.columns.decode(&self.record)?;
+        let mut cells = row.measured();
+        let checked = cells.try_for_each(|(metric, value)| {
+            plausible::cell(&column_name(metric), value, &metric.unit().range())
+        });
+        drop(cells);
+        if let Err(implausible) = checked {
+            self.implausible = Some(implausible);
+            return None;
+        }
         self.offset += self.record.len() as u64;
         Some(row)
     }

@@ -39,7 +39,7 @@ impl Head {
     }
 }
 
-fn column_name(metric: Metric) -> String {
+pub(super) fn column_name(metric: Metric) -> String {
     match metric.table() {
         Table::Every => metric.column().to_owned(),
         table => format!("{}.{}", table.key(), metric.column()),

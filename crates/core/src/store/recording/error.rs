@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::store::plausible::Implausible;
+
 /// A recording could not be loaded.
 #[derive(Debug, Error)]
 pub enum LoadError {
@@ -43,8 +45,10 @@ pub enum SnapshotError {
     Version { version: String },
     #[error("invalid value of key `{key}`")]
     Value { key: String, source: serde_json::Error },
-    #[error("key `metadata.interval` is {interval}, not a positive number of seconds")]
-    Interval { interval: f64 },
+    #[error("key {number}")]
+    Key { number: Implausible },
+    #[error("row {row} of `{table}`: column {number}")]
+    Range { table: &'static str, row: usize, number: Implausible },
     #[error("row {row} of `{table}`: column `{column}` holds {found}, not a number")]
     Cell { table: &'static str, row: usize, column: String, found: String },
     #[error("row {row} of `{table}`: expected {expected}, found {found}")]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::config::Config;
+use crate::human;
 use crate::os::{self, Ending};
 use crate::probe::cgroup::OomKills;
 use crate::probe::gpu::GpuFigures;
@@ -185,6 +186,11 @@ impl Run {
     /// Whether `SIGKILL` ended the job, or the last command of a shell.
     pub(crate) fn ended_by_kill(&self) -> bool {
         self.signal == Some(SIGKILL) || self.exit_code == Some(128 + SIGKILL)
+    }
+
+    /// Name of the signal that ended the job.
+    pub fn signal_name(&self) -> Option<&'static str> {
+        human::signal_name(self.signal?)
     }
 
     /// Whether the kernel killed the job for lack of memory: it counted an OOM kill, and the job ended as if killed.

@@ -15,6 +15,7 @@
 
 use std::io::BufRead;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::Recording;
@@ -24,6 +25,7 @@ use super::rows::{Broken, MAX_COLUMNS, Rows, shown};
 use super::window::{WINDOW_BYTES, Window, is_blank};
 use crate::metric::Table;
 use crate::store::frame::Frame;
+use crate::store::plausible;
 
 /// Maximum total size of all values except the tables.
 const MAX_HEAD_BYTES: usize = 8 * 1024 * 1024;
@@ -91,14 +93,14 @@ impl<R: BufRead> Reader<R> {
     fn value_of(&mut self, key: String, parts: &mut Parts) -> Result<(), SnapshotError> {
         match key.as_str() {
             "metadata" => parts.metadata = Some(metadata(&self.raw_value("metadata")?)?),
-            "server_info" => parts.server_info = self.parsed("server_info")?,
-            "cloud_info" => parts.cloud_info = self.parsed("cloud_info")?,
-            "run" => parts.run = self.parsed("run")?,
+            "server_info" => parts.server_info = self.checked("server_info")?,
+            "cloud_info" => parts.cloud_info = self.checked("cloud_info")?,
+            "run" => parts.run = self.checked("run")?,
             "process_metrics" => parts.process = Some(self.table(Table::Process)?),
             "system_metrics" => parts.system = Some(self.table(Table::System)?),
             "extra_metrics" => parts.extra = Some(self.table(Table::Extra)?),
             _ => {
-                let value = self.parsed(&key)?;
+                let value = self.checked(&key)?;
                 parts.other.insert(key.clone(), value);
             }
         }
@@ -106,7 +108,14 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    fn parsed<T: serde::de::DeserializeOwned>(&mut self, key: &str) -> Result<T, SnapshotError> {
+    /// Parses a value and checks its numbers.
+    fn checked<T: DeserializeOwned>(&mut self, key: &str) -> Result<T, SnapshotError> {
+        let value: Value = self.parsed(key)?;
+        plausible::check(key, &value).map_err(|number| SnapshotError::Key { number })?;
+        T::deserialize(value).map_err(|source| SnapshotError::Value { key: key.to_owned(), source })
+    }
+
+    fn parsed<T: DeserializeOwned>(&mut self, key: &str) -> Result<T, SnapshotError> {
         let text = self.raw_value(key)?;
         serde_json::from_slice(&text).map_err(|source| SnapshotError::Value { key: key.to_owned(), source })
     }
@@ -208,6 +217,7 @@ impl<R: BufRead> Reader<R> {
                 let column = rows.name(column).to_owned();
                 SnapshotError::Cell { table, row, column, found }
             }
+            Broken::Range(number) => SnapshotError::Range { table, row, number },
             Broken::TooManyColumns => SnapshotError::Columns { table, limit: MAX_COLUMNS },
             Broken::TooManyCells => {
                 let cells = self.cells_before + rows.max_cells;
@@ -270,11 +280,9 @@ fn metadata(text: &[u8]) -> Result<Metadata, SnapshotError> {
     if version.as_u64() != Some(VERSION) {
         return Err(SnapshotError::Version { version: version.to_string().chars().take(24).collect() });
     }
-    let metadata: Metadata = serde_json::from_value(Value::Object(object)).map_err(value_error)?;
-    if !(metadata.interval.is_finite() && metadata.interval > 0.0) {
-        return Err(SnapshotError::Interval { interval: metadata.interval });
-    }
-    Ok(metadata)
+    let object = Value::Object(object);
+    plausible::check("metadata", &object).map_err(|number| SnapshotError::Key { number })?;
+    serde_json::from_value(object).map_err(value_error)
 }
 
 impl Parts {

@@ -7,10 +7,14 @@
 //! All rows of a table usually have the same keys in the same order. Each key is therefore compared with the key at the
 //! same position of the previous row, and looked up only if it differs.
 
+use std::ops::RangeInclusive;
+
 use super::window::is_blank;
+use crate::human;
 use crate::metric::{MOST_GPUS, Metric, Table};
 use crate::store::decimal;
 use crate::store::frame::{Column, Frame};
+use crate::store::plausible::{self, Implausible};
 
 pub(super) const MAX_COLUMNS: usize = 512;
 
@@ -34,6 +38,7 @@ pub(super) struct Rows {
 struct Named {
     name: String,
     key: Vec<u8>,
+    range: RangeInclusive<f64>,
     cells: Vec<f64>,
 }
 
@@ -49,6 +54,7 @@ pub(super) enum Broken {
         column: usize,
         found: String,
     },
+    Range(Implausible),
     TooManyColumns,
     TooManyCells,
 }
@@ -71,6 +77,8 @@ impl Rows {
             let (column, start) = self.column(text, at, expected_column)?;
             at = match decimal::parse_prefix(&text[start..]) {
                 Some((value, used)) => {
+                    let Named { name, range, .. } = &self.columns[column];
+                    plausible::cell(name, value, range).map_err(Broken::Range)?;
                     self.cells[column] = value;
                     start + used
                 }
@@ -114,6 +122,13 @@ impl Rows {
             self.columns[known].key = key.to_vec();
             return Ok(known);
         }
+        // Columns are printed, for example by `export`.
+        if name.chars().any(human::is_unprintable) {
+            return Err(Broken::Shape {
+                expected: "a column's name of printable characters",
+                found: format!("`{}`", human::printable(&name.chars().take(24).collect::<String>())),
+            });
+        }
         if self.columns.len() == MAX_COLUMNS {
             return Err(Broken::TooManyColumns);
         }
@@ -121,7 +136,8 @@ impl Rows {
         if (self.columns.len() as u64 + 1) * (self.count as u64 + 1) > self.max_cells {
             return Err(Broken::TooManyCells);
         }
-        self.columns.push(Named { name, key: key.to_vec(), cells: vec![f64::NAN; self.count] });
+        let range = plausible::range_of(self.table, &name);
+        self.columns.push(Named { name, key: key.to_vec(), range, cells: vec![f64::NAN; self.count] });
         self.cells.push(f64::NAN);
         Ok(self.columns.len() - 1)
     }
@@ -216,7 +232,7 @@ pub(super) fn shown(text: &[u8]) -> String {
     let word: Vec<u8> = word.copied().collect();
     let word = if word.is_empty() { text.get(..1).unwrap_or_default() } else { &word };
     match std::str::from_utf8(word) {
-        Ok(word) if !word.chars().any(char::is_control) => format!("`{}`", word.trim_end()),
+        Ok(word) if !word.chars().any(human::is_unprintable) => format!("`{}`", word.trim_end()),
         _ => format!("byte 0x{:02x}", word.first().copied().unwrap_or_default()),
     }
 }
