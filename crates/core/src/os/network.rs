@@ -27,6 +27,10 @@ pub struct CountedConnection {
     counts: bool,
 }
 
+#[cfg_attr(
+    not(any(feature = "net", test)),
+    expect(dead_code, reason = "there is no payload without a client")
+)]
 impl CountedConnection {
     /// Counts the packets that open and close a connection to `address`, or the attempt if `is_open` is false.
     pub fn new(address: IpAddr, is_open: bool) -> Self {
