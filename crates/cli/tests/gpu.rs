@@ -355,11 +355,19 @@ fn share_of_the_job_in_a_container_is_estimated_from_its_open_device_files() {
 
 #[test]
 fn gpus_hidden_from_the_job_are_only_in_the_machine_columns() {
-    let stub = [("STUB_GPUS", "4"), ("CUDA_VISIBLE_DEVICES", "1,2")];
-    let run = Host { stub: &stub, ..Host::default() }.run("0.25", "sleep 2");
+    let visible = [("STUB_GPUS", "4"), ("CUDA_VISIBLE_DEVICES", "1,2")];
+    let ordered = [&visible[..], &[("CUDA_DEVICE_ORDER", "PCI_BUS_ID")]].concat();
+    let run = Host { stub: &ordered, ..Host::default() }.run("0.25", "sleep 2");
     assert_eq!(run.middle("system")[2], SOME(4.0));
-    let figures = &run.recording.head.run.as_ref().unwrap().gpus;
-    assert_eq!(figures.iter().map(|gpu| gpu.allowed).collect::<Vec<_>>(), [false, true, true, false]);
+    let allowed = |run: &Run| {
+        let figures = &run.recording.head.run.as_ref().unwrap().gpus;
+        figures.iter().map(|gpu| gpu.allowed).collect::<Vec<_>>()
+    };
+    assert_eq!(allowed(&run), [false, true, true, false]);
+    // The default order is fastest first. The models differ, and their speed is unknown.
+    let run = Host { stub: &visible, ..Host::default() }.run("0.25", "sleep 1");
+    assert_eq!(allowed(&run), [true; 4]);
+    run.assert_noted("CUDA_DEVICE_ORDER");
 }
 
 #[test]
