@@ -332,7 +332,8 @@ fn list_fits_the_terminal_with_wide_characters() {
         let mut run: serde_json::Value = serde_json::from_slice(&fs::read(&entry).unwrap()).unwrap();
         run["command"] = serde_json::json!(long.split_whitespace().collect::<Vec<_>>());
         fs::write(&entry, run.to_string()).unwrap();
-        terminal.enter("clear; XDG_DATA_HOME=$PWD/data $rt list; echo done=$?");
+        // Journals in the shared temporary folder would be recovered into this history.
+        terminal.enter("clear; TMPDIR=$PWD XDG_DATA_HOME=$PWD/data $rt list; echo done=$?");
         let screen = terminal.wait_for(|screen| screen.contains("done=0"));
         let lines: Vec<&str> = screen.lines().take_while(|line| !line.starts_with("done=")).collect();
         assert_eq!(lines.len(), 1 + RUNS.len(), "no line is wrapped at {columns} columns:\n{screen}");
