@@ -1,8 +1,10 @@
 //! `run`, `attach`, `process` and `system`: the commands that sample.
 
+use std::thread::JoinHandle;
+
 use resource_tracker::{
-    CloudInfo, Config, FinishedJob, Hooks, RowFormat, RowSink, Sink, Table, WrapError, command_of, parent_id,
-    run_command, watch_machine, with_causes,
+    Catalog, CloudInfo, Config, FinishedJob, Hooks, RowFormat, RowSink, Sink, Table, WrapError, command_of,
+    parent_id, run_command, watch_machine, with_causes,
 };
 
 use crate::args::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs};
@@ -42,11 +44,13 @@ pub fn attach(args: &AttachArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The status line and cloud detection while the job runs, and the summary at its end.
+/// The status line, cloud detection and reading of the catalogue while the job runs, and the summary at its end.
 struct JobHooks<'a> {
     args: &'a RecordArgs,
     live: Option<Live>,
     trends: TrendSink,
+    /// Reads the servers for the summary.
+    catalog: Option<JoinHandle<()>>,
 }
 
 impl<'a> JobHooks<'a> {
@@ -60,7 +64,7 @@ impl<'a> JobHooks<'a> {
             sinks.push(sink);
             live
         });
-        Self { args, live, trends }
+        Self { args, live, trends, catalog: None }
     }
 
     /// Saves the recording and prints the summary.
@@ -70,6 +74,10 @@ impl<'a> JobHooks<'a> {
         let Some(saved) = saver.finish(done) else { return };
         if self.args.quiet {
             return;
+        }
+        if let Some(thread) = self.catalog.take() {
+            // The thread cannot panic.
+            let _ = thread.join();
         }
         let context = context(&saved.head, done.tracker.summary(), self.args.history, embedded_only());
         let summary = RunSummary {
@@ -91,6 +99,9 @@ impl<'a> JobHooks<'a> {
 impl Hooks for JobHooks<'_> {
     fn job_started(&mut self) {
         CloudInfo::discover_in_background(self.args.offline);
+        if !self.args.quiet {
+            self.catalog = Catalog::load_in_background();
+        }
     }
 
     fn minds_stops(&self) -> bool {

@@ -109,10 +109,7 @@ pub fn catalog(command: &CatalogCommand) -> Result<u8, Failure> {
                 || "not updated yet; run `resource-tracker catalog update`".to_owned(),
                 |updated| format!("updated on {}: {} servers", updated.as_of, updated.servers),
             );
-            show::text(&format!(
-                "{table}\nbuilt-in catalogue of {}, {} bytes; {updated}\n",
-                info.collected, info.size_bytes
-            ))
+            show::text(&format!("{table}\nbuilt-in catalogue of {}; {updated}\n", info.collected))
         }
         CatalogCommand::Update(args) => {
             let report = CatalogSettings::from_env().update_catalog(&args.regions, &mut |step| {

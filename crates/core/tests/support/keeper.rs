@@ -5,6 +5,7 @@ use flate2::{Compression, write::GzEncoder};
 use resource_tracker::market::catalog::embedded::{Row, embedded, prices, usd};
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::sync::OnceLock;
 
@@ -16,38 +17,45 @@ pub enum Deviation {
     IgnoresRegions,
     IgnoresOrder,
     RenamesGpuFields,
+    /// Azure has a cheap region that new customers cannot use.
+    HasClosedRegion,
 }
 
-/// Region id of the Keeper, which is numeric for two vendors.
-fn region_id(vendor: &str, index: usize, name: &str) -> String {
-    if matches!(vendor, "gcp" | "hcloud") { (1_000 + index).to_string() } else { name.to_owned() }
+/// A region that new customers cannot use, and its price relative to the lowest price elsewhere.
+const CLOSED: (&str, &str, f64) = ("azure", "jioindiawest", 0.75);
+
+/// Whether a server is available in the closed region.
+fn is_in_closed_region(deviation: Deviation, vendor: &str, server: &str) -> bool {
+    deviation == Deviation::HasClosedRegion && vendor == CLOSED.0 && server.len() % 4 == 0
+}
+
+/// Region id of the Keeper, which is not the name for two vendors.
+fn region_id(vendor: &str, name: &str) -> String {
+    if matches!(vendor, "gcp" | "hcloud") { format!("1000{}", name.len()) + name } else { name.to_owned() }
 }
 
 /// A server in the form of the API. Its price is the lowest price over `regions`, including outliers.
-pub fn api_server(index: usize, row: &Row<'_>, regions: &[String]) -> Option<Value> {
-    let catalogue = embedded().unwrap();
-    let vendor = &catalogue.vendors[row.vendor];
-    let is_requested = |region: usize| {
-        regions.is_empty() || regions.contains(&format!("{}~{}", vendor.id, vendor.regions[region]))
-    };
+pub fn api_server(index: usize, row: &Row, regions: &[String]) -> Option<Value> {
+    let vendor = row.vendor;
+    let is_requested =
+        |region: &str| regions.is_empty() || regions.contains(&format!("{}~{region}", vendor.id));
     let ondemand = prices()
         .unwrap()
         .of(index)
-        .iter()
-        .filter(|(region, _)| is_requested(usize::from(*region)))
-        .map(|(_, price)| usd(*price))
+        .filter(|(region, _)| is_requested(region))
+        .map(|(_, price)| usd(price))
         .min_by(f64::total_cmp)?;
-    let spot = row.spot.filter(|(_, region)| is_requested(*region)).map(|(price, _)| usd(price));
+    let spot = row.spot.filter(|(_, region)| is_requested(region)).map(|(price, _)| usd(price));
     Some(json!({
         "vendor_id": vendor.id, "server_id": row.server_id, "name": row.display_name,
         "api_reference": row.api_reference, "display_name": row.display_name, "vcpus": row.vcpus,
         "cpu_allocation": row.cpu_allocation, "cpu_architecture": row.cpu_architecture,
         "cpu_manufacturer": row.cpu_manufacturer, "memory_amount": row.memory_mib,
-        "gpu_count": row.gpu.map_or(0.0, |gpu| gpu.count()),
+        "gpu_count": row.gpu.map_or(0.0, |gpu| gpu.count),
         "gpu_memory_min": row.gpu.map(|gpu| gpu.vram_min_mib),
         "gpu_memory_total": row.gpu.map(|gpu| gpu.vram_total_mib),
-        "gpu_manufacturer": row.gpu.map(|gpu| catalogue.gpus[gpu.gpu].manufacturer),
-        "gpu_model": row.gpu.map(|gpu| catalogue.gpus[gpu.gpu].model),
+        "gpu_manufacturer": row.gpu.map(|gpu| gpu.manufacturer),
+        "gpu_model": row.gpu.map(|gpu| gpu.model),
         "gpus": if row.gpu.is_none() { json!([]) } else { Value::Null },
         "storage_size": row.storage_gb, "status": "active", "min_price_spot": spot, "min_price_ondemand": ondemand,
         "min_price": spot.map_or(ondemand, |spot: f64| spot.min(ondemand)),
@@ -65,18 +73,9 @@ pub fn answer(request: &Request, deviation: Deviation) -> Reply {
         ["", "healthcheck"] => {
             json!({"packages": {}, "database_hash": "h1", "database_last_updated": "2026-11-14T03:00:00"})
         }
-        ["", "regions"] => catalogue
-            .vendors
-            .iter()
-            .flat_map(|vendor| {
-                vendor.regions.iter().enumerate().map(|(index, name)| {
-                    let id = region_id(vendor.id, index, name);
-                    json!({"vendor_id": vendor.id, "region_id": id, "api_reference": name, "aliases": []})
-                })
-            })
-            .collect(),
+        ["", "regions"] => api_regions(deviation),
         ["", "server", vendor, server, "prices"] => match catalogue.find(vendor, server) {
-            Some((index, row)) => api_prices(index, row),
+            Some((index, row)) => api_prices(index, row, deviation),
             None => return Reply::status(404, r#"{"detail": "Server not found"}"#),
         },
         ["", "servers"] => api_servers(request, deviation),
@@ -96,27 +95,41 @@ pub fn answer(request: &Request, deviation: Deviation) -> Reply {
     }
 }
 
-fn api_prices(index: usize, row: &Row<'_>) -> Value {
-    let catalogue = embedded().unwrap();
-    let vendor = &catalogue.vendors[row.vendor];
-    let line = |region: usize, price: f64, allocation: &str, system: &str| {
+/// All regions with a price.
+fn api_regions(deviation: Deviation) -> Value {
+    let rows = embedded().unwrap().rows.iter().enumerate();
+    let mut regions: BTreeSet<(&str, &str)> = rows
+        .flat_map(|(index, row)| prices().unwrap().of(index).map(|(region, _)| (row.vendor.id, region)))
+        .collect();
+    if deviation == Deviation::HasClosedRegion {
+        regions.insert((CLOSED.0, CLOSED.1));
+    }
+    let region = |(vendor, name): (&str, &str)| json!({"vendor_id": vendor, "region_id": region_id(vendor, name), "api_reference": name, "aliases": []});
+    regions.into_iter().map(region).collect()
+}
+
+fn api_prices(index: usize, row: &Row, deviation: Deviation) -> Value {
+    let vendor = row.vendor;
+    let line = |region: &str, price: f64, allocation: &str, system: &str| {
         json!({
-            "vendor_id": vendor.id, "region_id": region_id(vendor.id, region, vendor.regions[region]), "zone_id": "a",
+            "vendor_id": vendor.id, "region_id": region_id(vendor.id, region), "zone_id": "a",
             "server_id": row.server_id, "operating_system": system, "allocation": allocation, "unit": "hour",
             "price": price, "price_tiered": [], "currency": "USD", "status": "active", "observed_at": "2026-11-14",
         })
     };
     let mut lines = Vec::new();
-    for (region, price) in prices().unwrap().of(index) {
-        let region = usize::from(*region);
-        lines.push(line(region, usd(*price), "ondemand", "Linux"));
+    for (region, price) in prices().unwrap().of(index).map(|(region, price)| (region, usd(price))) {
+        lines.push(line(region, price, "ondemand", "Linux"));
         // Prices that the client must ignore: a more expensive zone, another operating system and another contract.
-        lines.push(line(region, usd(*price) * 1.5, "ondemand", "linux"));
-        lines.push(line(region, usd(*price) / 2.0, "ondemand", "Windows"));
-        lines.push(line(region, usd(*price) / 3.0, "reserved", "linux"));
-        if row.spot.is_some_and(|(_, at)| at == region) {
-            lines.push(line(region, usd(row.spot.unwrap().0), "spot", "linux"));
+        lines.push(line(region, price * 1.5, "ondemand", "linux"));
+        lines.push(line(region, price / 2.0, "ondemand", "Windows"));
+        lines.push(line(region, price / 3.0, "reserved", "linux"));
+        if let Some((spot, _)) = row.spot.filter(|(_, at)| *at == region) {
+            lines.push(line(region, usd(spot), "spot", "linux"));
         }
+    }
+    if is_in_closed_region(deviation, vendor.id, row.server_id) {
+        lines.push(line(CLOSED.1, usd(row.cheapest_micro_usd) * CLOSED.2, "ondemand", "linux"));
     }
     Value::Array(lines)
 }
@@ -160,6 +173,13 @@ fn api_servers(request: &Request, deviation: Deviation) -> Value {
         })
         .cloned()
         .collect();
+    let text = |server: &Value, field: &str| server[field].as_str().unwrap_or_default().to_owned();
+    for server in found.iter_mut().filter(|_| regions.is_empty()) {
+        if is_in_closed_region(deviation, &text(server, "vendor_id"), &text(server, "server_id")) {
+            let ondemand = json!(has(server, "min_price_ondemand") * CLOSED.2);
+            (server["min_price"], server["min_price_ondemand"]) = (ondemand.clone(), ondemand);
+        }
+    }
     let order = request.parameters("order_by").first().cloned().unwrap_or_else(|| "vcpus".to_owned());
     if deviation != Deviation::IgnoresOrder {
         found.sort_by(|a, b| has(a, &order).total_cmp(&has(b, &order)));

@@ -14,6 +14,9 @@ pub enum CatalogError {
     UnknownFilter { name: String, valid: String },
     #[error("unknown value `{value}` for filter `{filter}`; valid values: {valid}")]
     UnknownValue { filter: &'static str, value: String, valid: String },
+    /// A region that is not in the catalogue, see `region::closed`.
+    #[error("new customers cannot use region `{region}`: {reason}")]
+    ClosedRegion { region: String, reason: &'static str },
     /// A value of the wrong type.
     #[error("filter `{filter}` must be {expected}, not `{value}`")]
     BadValue { filter: &'static str, value: String, expected: &'static str },
@@ -24,7 +27,7 @@ pub enum CatalogError {
     #[error("filter `{filter}` needs the Keeper server-search service: {reason}")]
     NeedsKeeper { filter: &'static str, reason: String },
     /// Happens only if the build is faulty.
-    #[error("cannot decode the embedded catalogue")]
+    #[error("cannot read the embedded catalogue")]
     Embedded { source: DecodeError },
     #[error("cannot update the catalogue from `{url}`")]
     Update { url: String, source: KeeperError },
@@ -46,6 +49,7 @@ impl CatalogError {
             Self::NoCacheDir => Some("set XDG_CACHE_HOME or HOME"),
             Self::UnknownFilter { .. }
             | Self::UnknownValue { .. }
+            | Self::ClosedRegion { .. }
             | Self::BadValue { .. }
             | Self::BadNumber { .. }
             | Self::Write { .. } => None,
@@ -58,6 +62,7 @@ impl CatalogError {
             self,
             Self::UnknownFilter { .. }
                 | Self::UnknownValue { .. }
+                | Self::ClosedRegion { .. }
                 | Self::BadValue { .. }
                 | Self::BadNumber { .. }
         )
@@ -69,30 +74,12 @@ pub(super) fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Why a packed catalogue cannot be decoded.
+/// A line of the embedded catalogue that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum DecodeError {
-    /// The file has another format, or another version of the format.
-    #[error("it does not start with the format's name")]
-    Magic,
-    /// The file is truncated.
-    #[error("it ends within `{field}`")]
-    Ends {
-        /// The field that was being read.
-        field: &'static str,
-    },
-    /// The file was changed after it was written.
-    #[error("the checksum of its `{section}` section does not match")]
-    Checksum {
-        /// The damaged section.
-        section: &'static str,
-    },
-    /// A number or an index is too large, or a text is not UTF-8.
-    #[error("`{field}` holds a value out of range")]
-    Range {
-        /// The field that was being read.
-        field: &'static str,
-    },
+#[error("line {line} of `{file}` is not valid")]
+pub struct DecodeError {
+    pub file: &'static str,
+    pub line: u64,
 }
 
 #[derive(Debug, Error)]

@@ -4,13 +4,13 @@
 //! Out: the servers that fit, by ascending price; the price of an instance type.
 //! Not here: the network (`remote`), the choice of the source (`mod`).
 //!
-//! The embedded servers are sorted by price. Without place and spot filters the first servers that fit are the answer,
-//! and the table of regional prices need not be decompressed. The query for the summary of a run has no filters.
+//! Without place filters the prices by region need not be read. The query for the summary of a run has no place filters.
 
 use super::cache::Updated;
-use super::embedded::{Embedded, Prices, embedded, prices, usd};
+use super::embedded::{Row, embedded, prices, usd};
 use super::error::CatalogError;
 use super::query::{Criteria, Facts, price_sort_key};
+use super::region::Place;
 use super::server::{RowPrice, Server};
 use std::collections::BTreeSet;
 
@@ -24,87 +24,39 @@ pub(crate) struct ListPrice {
 
 /// The cheapest servers of the embedded catalogue that fit.
 pub(crate) fn search(criteria: &Criteria) -> Result<Vec<Server>, CatalogError> {
-    let catalogue = embedded()?;
-    if criteria.places.is_none() && !criteria.spot {
-        Ok(in_order(catalogue, criteria))
-    } else {
-        by_place(catalogue, criteria)
-    }
-}
-
-fn in_order(catalogue: &Embedded<'_>, criteria: &Criteria) -> Vec<Server> {
-    catalogue
-        .order
-        .iter()
-        .filter_map(|index| catalogue.rows.get(usize::from(*index)))
-        .filter(|row| {
-            criteria.within_max_price(usd(row.cheapest_micro_usd))
-                && criteria.fits(&Facts::of_row(catalogue, row))
-        })
-        .take(criteria.n)
-        .map(|row| {
-            let region = catalogue.vendor_of(row).regions[row.cheapest_region];
-            let price = row.cheapest_micro_usd;
-            Server::from_row(
-                catalogue,
-                row,
-                &RowPrice::micro(price, price, row.spot.map(|spot| spot.0), region),
-            )
-        })
-        .collect()
-}
-
-fn by_place(catalogue: &Embedded<'_>, criteria: &Criteria) -> Result<Vec<Server>, CatalogError> {
-    let prices = prices()?;
-    let covered: Vec<Vec<bool>> = catalogue
-        .vendors
-        .iter()
-        .map(|vendor| vendor.regions.iter().map(|region| criteria.covers(vendor.id, region)).collect())
-        .collect();
-    let is_covered = |vendor: usize, region: usize| {
-        covered.get(vendor).and_then(|regions| regions.get(region)) == Some(&true)
-    };
-
     let mut found = Vec::new();
-    for (index, row) in catalogue.rows.iter().enumerate() {
-        if !criteria.fits(&Facts::of_row(catalogue, row)) {
-            continue;
-        }
-        let cheapest = prices
-            .plausible(index)
-            .filter(|(region, _)| is_covered(row.vendor, *region))
-            .min_by_key(|(region, price)| (*price, *region));
-        let Some((region, ondemand)) = cheapest else { continue };
-        let spot = row.spot.filter(|(_, region)| is_covered(row.vendor, *region));
-        let (used, region) = match spot {
-            Some((spot, region)) if criteria.spot && spot < ondemand => (spot, region),
-            _ => (ondemand, region),
+    let mut add =
+        |row: &'static Row, (region, ondemand): (&'static str, u32), spot: Option<(u32, &'static str)>| {
+            let (used, region) = match spot {
+                Some((spot, region)) if criteria.spot && spot < ondemand => (spot, region),
+                _ => (ondemand, region),
+            };
+            if criteria.within_max_price(usd(used)) {
+                let price = RowPrice::micro(used, ondemand, spot.map(|spot| spot.0), region);
+                found.push(((price_sort_key(usd(used)), row.vendor.id, row.server_id), row, price));
+            }
         };
-        if criteria.within_max_price(usd(used)) {
-            found.push((
-                price_sort_key(usd(used)),
-                catalogue.vendor_of(row).id,
-                row,
-                used,
-                ondemand,
-                spot,
-                region,
-            ));
+    let fitting = embedded()?.rows.iter().enumerate().filter(|(_, row)| criteria.fits(&Facts::of_row(row)));
+    match &criteria.places {
+        None => {
+            fitting.for_each(|(_, row)| add(row, (row.cheapest_region, row.cheapest_micro_usd), row.spot))
+        }
+        Some(places) => {
+            let prices = prices()?;
+            let covered: Vec<bool> = prices.places.iter().map(|place| places.contains(place)).collect();
+            for (index, row) in fitting {
+                let Some(cheapest) = prices.cheapest(index, &covered) else { continue };
+                add(row, cheapest, row.spot.filter(|(_, region)| criteria.covers(row.vendor.id, region)));
+            }
         }
     }
-    found.sort_by_key(|(key, vendor, row, ..)| (*key, *vendor, row.server_id));
-    Ok(found
-        .into_iter()
-        .take(criteria.n)
-        .map(|(_, _, row, used, ondemand, spot, region)| {
-            let region = catalogue.vendor_of(row).regions[region];
-            Server::from_row(
-                catalogue,
-                row,
-                &RowPrice::micro(used, ondemand, spot.map(|spot| spot.0), region),
-            )
-        })
-        .collect())
+    // Sorts only the servers of the answer: a small job fits on thousands.
+    if let Some(last) = criteria.n.checked_sub(1).filter(|last| *last < found.len()) {
+        found.select_nth_unstable_by_key(last, |(key, ..)| *key);
+    }
+    found.truncate(criteria.n);
+    found.sort_unstable_by_key(|(key, ..)| *key);
+    Ok(found.iter().map(|(_, row, price)| Server::from_row(row, price)).collect())
 }
 
 /// The cheapest servers of an updated catalogue that fit; `None` if the catalogue has no prices for a requested region.
@@ -169,23 +121,22 @@ pub(crate) fn list_price(
     region: Option<&str>,
     instance_type: &str,
 ) -> Result<Option<ListPrice>, CatalogError> {
-    let catalogue = embedded()?;
-    let Some((index, row)) = catalogue.find(vendor_id, instance_type) else { return Ok(None) };
-    let names = &catalogue.vendor_of(row).regions;
-    let here = match region.and_then(|region| names.iter().position(|name| *name == region)) {
-        Some(region) => price_in(prices()?, index, region).map(|price| (price, region)),
-        None => None,
+    let Some((index, row)) = embedded()?.find(vendor_id, instance_type) else { return Ok(None) };
+    // The prices by region are not read for the cheapest region.
+    let here = match region {
+        Some(region) if region != row.cheapest_region => {
+            let prices = prices()?;
+            let is_here = |place: &Place| place.vendor_id == vendor_id && place.region == region;
+            prices.cheapest(index, &prices.places.iter().map(is_here).collect::<Vec<_>>())
+        }
+        _ => None,
     };
-    let (price, at) = here.unwrap_or((row.cheapest_micro_usd, row.cheapest_region));
+    let (region, price) = here.unwrap_or((row.cheapest_region, row.cheapest_micro_usd));
     Ok(Some(ListPrice {
         usd_per_hour: usd(price),
-        region: names[at].to_owned(),
-        spot_usd_per_hour: row.spot.filter(|(_, region)| *region == at).map(|(spot, _)| usd(spot)),
+        region: region.to_owned(),
+        spot_usd_per_hour: row.spot.filter(|(_, at)| *at == region).map(|(spot, _)| usd(spot)),
     }))
-}
-
-fn price_in(prices: &Prices, row: usize, region: usize) -> Option<u32> {
-    prices.plausible(row).find(|(at, _)| *at == region).map(|(_, price)| price)
 }
 
 /// The server type of a vendor with these sizes; `None` if no type or more than one type matches.
@@ -199,13 +150,11 @@ pub(crate) fn only_match(
     disks_gb: &BTreeSet<u64>,
     architecture: &str,
 ) -> Result<Option<&'static str>, CatalogError> {
-    let catalogue = embedded()?;
-    let Some((vendor, _)) = catalogue.vendor(vendor_id) else { return Ok(None) };
-    let mut matches = catalogue.rows.iter().filter(|row| {
+    let mut matches = embedded()?.rows.iter().filter(|row| {
         let rented = f64::from(row.memory_mib);
         let disk_matches =
             |disk: &u64| disk.abs_diff(u64::from(row.storage_gb)) * 10 <= u64::from(row.storage_gb);
-        row.vendor == vendor
+        row.vendor.id == vendor_id
             && row.vcpus == vcpus
             && row.cpu_architecture == architecture
             && (rented * 0.85..=rented * 1.01).contains(&memory_mib)

@@ -9,7 +9,6 @@
 //! from the Keeper contains the reason. A [`Catalog`] serves one call of a user: all its requests share one deadline,
 //! and it sends no requests after the first failure.
 
-mod bytes;
 mod cache;
 pub mod embedded;
 pub mod error;
@@ -31,11 +30,16 @@ pub use price::{InstancePrice, RunCost};
 pub use query::Query;
 pub use server::Server;
 
-use crate::os::paths::{self, Purpose};
+use crate::os::{
+    self,
+    paths::{self, Purpose},
+};
 use keeper::{Keeper, unix_now_s, utc_date};
 use query::Criteria;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Source of an answer.
@@ -93,22 +97,24 @@ impl Settings {
 
     /// Describes the local catalogues, without network access.
     pub fn catalog_info(&self) -> Result<Info, CatalogError> {
-        let catalogue = embedded::embedded()?;
+        let rows = &embedded::embedded()?.rows;
         let prices = embedded::prices()?;
-        let vendor_info = |(index, vendor): (usize, &embedded::Vendor<'_>)| {
-            let rows = || catalogue.rows.iter().enumerate().filter(move |(_, row)| row.vendor == index);
+        let vendor_info = |vendor: &embedded::Vendor| {
+            let of_vendor = || rows.iter().enumerate().filter(|(_, row)| row.vendor.id == vendor.id);
+            let regions: BTreeSet<_> =
+                of_vendor().flat_map(|(row, _)| prices.of(row)).map(|(region, _)| region).collect();
             VendorInfo {
                 date: vendor_date(vendor),
-                servers: rows().count(),
-                prices: rows().map(|(row, _)| prices.of(row).len()).sum(),
-                regions: vendor.regions.len(),
+                servers: of_vendor().count(),
+                prices: of_vendor().map(|(row, _)| prices.of(row).count()).sum(),
+                regions: regions.len(),
             }
         };
         let dir = self.cache_dir.as_deref();
         Ok(Info {
-            collected: catalogue.collected.to_owned(),
+            collected: embedded::COLLECTED.to_owned(),
             size_bytes: embedded::size_bytes(),
-            vendors: catalogue.vendors.iter().enumerate().map(vendor_info).collect(),
+            vendors: embedded::VENDORS.iter().map(vendor_info).collect(),
             updated: dir.and_then(|dir| {
                 let updated = Updated::load(dir)?;
                 Some(UpdatedInfo {
@@ -179,6 +185,17 @@ impl Catalog {
         Self { settings, keeper, fallback_reason }
     }
 
+    /// Reads the embedded servers in a thread, so that a query at the end of a job does not wait for them.
+    pub fn load_in_background() -> Option<JoinHandle<()>> {
+        let load = || {
+            // An error is reported by the query.
+            let _ = embedded::embedded();
+            os::note_background_cpu();
+        };
+        let thread = thread::Builder::new().name("rt-catalog".into()).stack_size(256 << 10);
+        os::without_signals(|| thread.spawn(load)).ok()
+    }
+
     /// The cheapest servers that fit a query.
     pub fn servers(&mut self, query: &Query) -> Result<Answer, CatalogError> {
         let criteria = Criteria::new(query)?;
@@ -246,31 +263,27 @@ pub fn embedded_price(
     instance_type: &str,
 ) -> Result<Option<InstancePrice>, CatalogError> {
     let Some(price) = local::list_price(vendor_id, region, instance_type)? else { return Ok(None) };
-    let as_of = embedded::embedded()?
-        .vendor(vendor_id)
-        .map_or_else(String::new, |(_, vendor)| vendor.as_of.to_owned());
+    let as_of = embedded::vendor(vendor_id).map_or_else(String::new, |vendor| vendor.as_of.to_owned());
     Ok(Some(InstancePrice::new((vendor_id, region, instance_type), price, Source::Embedded, as_of)))
 }
 
 fn from_embedded(criteria: &Criteria, fallback_reason: Option<String>) -> Result<Answer, CatalogError> {
-    let catalogue = embedded::embedded()?;
     let servers = local::search(criteria)?;
-    let dates = catalogue
-        .vendors
+    let dates = embedded::VENDORS
         .iter()
         .filter(|vendor| servers.iter().any(|server| server.vendor_id() == vendor.id))
         .map(vendor_date)
         .collect();
     Ok(Answer {
         source: Source::Embedded,
-        as_of: catalogue.collected.to_owned(),
+        as_of: embedded::COLLECTED.to_owned(),
         dates,
         fallback_reason,
         servers,
     })
 }
 
-fn vendor_date(vendor: &embedded::Vendor<'_>) -> VendorDate {
+fn vendor_date(vendor: &embedded::Vendor) -> VendorDate {
     VendorDate {
         vendor_id: vendor.id.to_owned(),
         name: vendor.name.to_owned(),

@@ -5,7 +5,7 @@
 //!      decide whether a server fits.
 //! Not here: names and types of filters (`filters`), search and order by price (`local`, `remote`).
 
-use super::embedded::{ALLOCATIONS, Embedded, Row, embedded};
+use super::embedded::{ALLOCATIONS, Row, embedded};
 use super::error::{CatalogError, quoted};
 use super::filters::Filters;
 use super::region::{self, Place};
@@ -81,10 +81,7 @@ const CPU_MANUFACTURERS: [&str; 9] =
 impl Criteria {
     pub(crate) fn new(query: &Query) -> Result<Self, CatalogError> {
         let filters = &query.filters;
-        let catalogue = embedded()?;
         let vendors = canonical_names("vendor_id", &filters.vendor_id, &VENDOR_IDS)?;
-        let mut gpu_models: Vec<&'static str> = catalogue.gpus.iter().map(|gpu| gpu.model).collect();
-        gpu_models.sort_unstable();
         if let Some(empty) = filters.compliance_framework_id.iter().find(|id| id.trim().is_empty()) {
             return Err(CatalogError::BadValue {
                 filter: "compliance_framework_id",
@@ -115,7 +112,7 @@ impl Criteria {
                 &filters.cpu_manufacturer,
                 &CPU_MANUFACTURERS,
             )?,
-            gpu_models: canonical_names("gpu_model", &filters.gpu_model, &gpu_models)?,
+            gpu_models: canonical_names("gpu_model", &filters.gpu_model, &gpu_models(filters)?)?,
             vendors,
             compliance: filters.compliance_framework_id.clone(),
             spot: filters.spot,
@@ -171,19 +168,19 @@ pub(crate) struct Facts<'a> {
     pub active: bool,
 }
 
-impl<'a> Facts<'a> {
-    pub(crate) fn of_row(catalogue: &'a Embedded<'a>, row: &Row<'a>) -> Self {
+impl Facts<'_> {
+    pub(crate) fn of_row(row: &Row) -> Self {
         Facts {
-            vendor_id: catalogue.vendor_of(row).id,
+            vendor_id: row.vendor.id,
             vcpus: Some(f64::from(row.vcpus)),
             memory_mib: Some(f64::from(row.memory_mib)),
-            gpu_count: Some(row.gpu.map_or(0.0, |gpu| gpu.count())),
+            gpu_count: Some(row.gpu.map_or(0.0, |gpu| gpu.count)),
             vram_mib: row.gpu.map(|gpu| f64::from(gpu.vram_total_mib)),
             storage_gb: Some(f64::from(row.storage_gb)),
             architecture: Some(row.cpu_architecture),
             cpu_allocation: Some(row.cpu_allocation),
             cpu_manufacturer: row.cpu_manufacturer,
-            gpu_model: row.gpu.and_then(|gpu| catalogue.gpus.get(gpu.gpu)).map(|gpu| gpu.model),
+            gpu_model: row.gpu.map(|gpu| gpu.model),
             active: true,
         }
     }
@@ -249,6 +246,16 @@ fn canonical_names(
         .collect()
 }
 
+/// The GPU models of the catalogue; none if no filter needs them.
+fn gpu_models(filters: &Filters) -> Result<Vec<&'static str>, CatalogError> {
+    if filters.gpu_model.is_empty() {
+        return Ok(Vec::new());
+    }
+    let models: BTreeSet<_> =
+        embedded()?.rows.iter().filter_map(|row| row.gpu).map(|gpu| gpu.model).collect();
+    Ok(models.into_iter().collect())
+}
+
 /// Regions that match all place filters; `None` without a place filter.
 fn places(filters: &Filters, vendors: &[&'static str]) -> Result<Option<BTreeSet<Place>>, CatalogError> {
     if filters.region.is_empty() && filters.country.is_empty() && filters.continent.is_empty() {
@@ -261,6 +268,9 @@ fn places(filters: &Filters, vendors: &[&'static str]) -> Result<Option<BTreeSet
         for name in &filters.region {
             let of_name: Vec<Place> = region::in_region(name).filter(of_vendor).collect();
             if of_name.is_empty() {
+                if let Some(reason) = region::closed_by_name(name) {
+                    return Err(CatalogError::ClosedRegion { region: name.clone(), reason });
+                }
                 let regions: BTreeSet<&str> =
                     region::places().filter(of_vendor).map(|place| place.region).collect();
                 return Err(CatalogError::UnknownValue {
@@ -347,6 +357,11 @@ mod tests {
             error(query().filter("continent", "Atlantis")),
             "unknown value `Atlantis` for filter `continent`; valid values: `Africa`, `Asia`, `Europe`, `North America`, \
              `Oceania`, `South America`"
+        );
+        assert_eq!(
+            error(query().filter("region", "jioindiawest")),
+            "new customers cannot use region `jioindiawest`: not among the regions of the public cloud \
+             (learn.microsoft.com/azure/reliability/regions-list)"
         );
         for (filter, value) in
             [("region", ""), ("country", ""), ("architecture", "vax"), ("gpu_model", "voodoo2")]

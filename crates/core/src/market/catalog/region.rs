@@ -1,11 +1,11 @@
 //! Table of regions: vendor, region, country, continent.
 //!
 //! In:  names from a user (`eu-west-1`, `aws~eu-west-1`, `DE`, `Germany`, `Europe`).
-//! Out: the matching [`Place`]s.
+//! Out: the matching [`Place`]s; whether new customers can use a region ([`closed`]).
 //! Not here: prices in a region (`embedded`), region ids of the Keeper (`remote`).
 //!
-//! The table was made from the vendors' published lists at the end of 2026 and includes government and China regions. A
-//! test checks that the table contains every region with a price.
+//! The table was made from the vendors' published lists at the end of 2026. It has no regions that are closed to new
+//! customers. A test checks that the table contains every region with a price.
 
 /// One region of one vendor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,7 +28,6 @@ const COUNTRIES: &[(&str, &str, &str)] = &[
     ("CA", "Canada", "North America"),
     ("CH", "Switzerland", "Europe"),
     ("CL", "Chile", "South America"),
-    ("CN", "China", "Asia"),
     ("DE", "Germany", "Europe"),
     ("DK", "Denmark", "Europe"),
     ("ES", "Spain", "Europe"),
@@ -67,7 +66,7 @@ const REGIONS: &[(&str, &[(&str, &str)])] = &[
     (
         "aws",
         &[
-            ("US", "us-east-1 us-east-2 us-west-1 us-west-2 us-west-2-lax-1 us-gov-east-1 us-gov-west-1"),
+            ("US", "us-east-1 us-east-2 us-west-1 us-west-2 us-west-2-lax-1"),
             ("CA", "ca-central-1 ca-west-1"),
             ("MX", "mx-central-1"),
             ("BR", "sa-east-1"),
@@ -94,7 +93,6 @@ const REGIONS: &[(&str, &[(&str, &str)])] = &[
             ("MY", "ap-southeast-5"),
             ("NZ", "ap-southeast-6"),
             ("TH", "ap-southeast-7"),
-            ("CN", "cn-north-1 cn-northwest-1"),
         ],
     ),
     (
@@ -102,34 +100,33 @@ const REGIONS: &[(&str, &[(&str, &str)])] = &[
         &[
             (
                 "US",
-                "eastus eastus2 centralus northcentralus southcentralus westcentralus westus westus2 westus3 \
-                 usgovarizona usgovtexas usgovvirginia",
+                "eastus eastus2 centralus northcentralus southcentralus westcentralus westus westus2 westus3",
             ),
             ("CA", "canadacentral canadaeast"),
             ("MX", "mexicocentral"),
-            ("BR", "brazilsouth brazilsoutheast"),
+            ("BR", "brazilsouth"),
             ("CL", "chilecentral"),
             ("IE", "northeurope"),
             ("NL", "westeurope"),
             ("GB", "uksouth ukwest"),
-            ("FR", "francecentral francesouth"),
-            ("DE", "germanynorth germanywestcentral"),
-            ("CH", "switzerlandnorth switzerlandwest"),
+            ("FR", "francecentral"),
+            ("DE", "germanywestcentral"),
+            ("CH", "switzerlandnorth"),
             ("AT", "austriaeast"),
             ("BE", "belgiumcentral"),
             ("DK", "denmarkeast"),
             ("ES", "spaincentral"),
             ("IT", "italynorth"),
-            ("NO", "norwayeast norwaywest"),
+            ("NO", "norwayeast"),
             ("PL", "polandcentral"),
-            ("SE", "swedencentral swedensouth"),
+            ("SE", "swedencentral"),
             ("IL", "israelcentral"),
             ("QA", "qatarcentral"),
-            ("AE", "uaecentral uaenorth"),
-            ("ZA", "southafricanorth southafricawest"),
-            ("AU", "australiacentral australiacentral2 australiaeast australiasoutheast"),
+            ("AE", "uaenorth"),
+            ("ZA", "southafricanorth"),
+            ("AU", "australiacentral australiaeast australiasoutheast"),
             ("NZ", "newzealandnorth"),
-            ("IN", "centralindia southindia westindia jioindiacentral jioindiawest"),
+            ("IN", "centralindia southindia westindia"),
             ("JP", "japaneast japanwest"),
             ("KR", "koreacentral koreasouth"),
             ("HK", "eastasia"),
@@ -137,7 +134,6 @@ const REGIONS: &[(&str, &[(&str, &str)])] = &[
             ("ID", "indonesiacentral"),
             ("MY", "malaysiawest"),
             ("TW", "taiwannorth taiwannorthwest"),
-            ("CN", "chinaeast chinaeast2 chinaeast3 chinanorth chinanorth2 chinanorth3"),
         ],
     ),
     (
@@ -219,11 +215,6 @@ const REGIONS: &[(&str, &[(&str, &str)])] = &[
     (
         "alicloud",
         &[
-            (
-                "CN",
-                "cn-beijing cn-chengdu cn-fuzhou cn-guangzhou cn-hangzhou cn-heyuan cn-huhehaote cn-nanjing \
-                 cn-qingdao cn-shanghai cn-shenzhen cn-wuhan-lr cn-wulanchabu cn-zhangjiakou cn-zhongwei",
-            ),
             ("HK", "cn-hongkong"),
             ("JP", "ap-northeast-1"),
             ("KR", "ap-northeast-2"),
@@ -242,7 +233,73 @@ const REGIONS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// All regions, grouped by vendor.
+/// Regions that a new customer cannot use: vendor, beginnings of the names, reason and source.
+const CLOSED: &[(&str, &str, &str)] = &[
+    (
+        "aws",
+        "us-gov- us-iso eu-iso",
+        "only for the US government and its partners (docs.aws.amazon.com/govcloud-us)",
+    ),
+    (
+        "aws",
+        "cn-north",
+        "needs an account of AWS China (docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html)",
+    ),
+    (
+        "azure",
+        "usgov usdod usnat ussec",
+        "only for the US government and its partners (learn.microsoft.com/azure/azure-government)",
+    ),
+    ("azure", "china", "needs an account of Azure China, operated by 21Vianet (docs.azure.cn)"),
+    (
+        "azure",
+        "jioindia",
+        "not among the regions of the public cloud (learn.microsoft.com/azure/reliability/regions-list)",
+    ),
+    (
+        "azure",
+        "australiacentral2 brazilsoutheast francesouth germanynorth norwaywest southafricawest swedensouth \
+         switzerlandwest uaecentral",
+        "access is restricted, for example to disaster recovery (learn.microsoft.com/azure/reliability/regions-list)",
+    ),
+    (
+        "alicloud",
+        "cn-beijing cn-chengdu cn-fuzhou cn-guangzhou cn-hangzhou cn-heyuan cn-huhehaote cn-nanjing cn-qingdao \
+         cn-shanghai cn-shenzhen cn-wuhan cn-wulanchabu cn-zhangjiakou cn-zhengzhou cn-zhongwei",
+        "needs real-name verification in China (help.aliyun.com/en/oss/user-guide/0003-00000804)",
+    ),
+];
+
+/// Why a new customer cannot use a region of a vendor; `None` for all other regions.
+pub fn closed(vendor_id: &str, region: &str) -> Option<&'static str> {
+    closed_reason(Some(vendor_id), region)
+}
+
+/// Whether a vendor has regions that new customers cannot use.
+pub fn has_closed(vendor_id: &str) -> bool {
+    CLOSED.iter().any(|(vendor, ..)| *vendor == vendor_id)
+}
+
+/// Like [`closed`], for a name from a user: of any vendor, or `vendor~region`.
+pub fn closed_by_name(name: &str) -> Option<&'static str> {
+    let (vendor, region) = vendor_and_region(name);
+    closed_reason(vendor, region)
+}
+
+fn closed_reason(vendor: Option<&str>, region: &str) -> Option<&'static str> {
+    let region = region.to_ascii_lowercase();
+    let is_closed = |&&(of, names, _): &&(&str, &str, &str)| {
+        vendor.is_none_or(|vendor| vendor.eq_ignore_ascii_case(of))
+            && names.split_ascii_whitespace().any(|name| region.starts_with(name))
+    };
+    CLOSED.iter().find(is_closed).map(|(.., reason)| *reason)
+}
+
+fn vendor_and_region(name: &str) -> (Option<&str>, &str) {
+    name.split_once('~').map_or((None, name), |(vendor, region)| (Some(vendor), region))
+}
+
+/// All regions that new customers can use, grouped by vendor.
 pub fn places() -> impl Iterator<Item = Place> {
     REGIONS.iter().flat_map(|&(vendor_id, countries)| {
         countries.iter().flat_map(move |&(country, regions)| {
@@ -253,7 +310,7 @@ pub fn places() -> impl Iterator<Item = Place> {
 
 /// Regions with this name at all vendors. `vendor~region` matches only the region of that vendor.
 pub fn in_region(region: &str) -> impl Iterator<Item = Place> {
-    let (vendor, name) = region.split_once('~').map_or((None, region), |(vendor, name)| (Some(vendor), name));
+    let (vendor, name) = vendor_and_region(region);
     places().filter(move |place| {
         place.region.eq_ignore_ascii_case(name)
             && vendor.is_none_or(|vendor| place.vendor_id.eq_ignore_ascii_case(vendor))
@@ -284,14 +341,47 @@ mod tests {
 
     #[test]
     fn regions_countries_and_continents_are_consistent() {
-        assert!(places().count() > 200, "the table is nearly empty");
+        assert!(places().count() > 150, "the table is nearly empty");
         for place in places() {
+            assert_eq!(closed(place.vendor_id, place.region), None, "{place:?}");
             let continent = continent(place.country).unwrap_or_else(|| panic!("{place:?} has no country"));
             assert!(CONTINENTS.contains(&continent), "{place:?}");
         }
         for code in country_codes() {
             assert!(places().any(|place| place.country == code), "{code} has no region");
         }
+    }
+
+    #[test]
+    fn closed_regions_have_a_reason_with_a_source() {
+        let regions = [
+            ("azure", "jioindiawest"),
+            ("azure", "JioIndiaCentral"),
+            ("azure", "usgovvirginia"),
+            ("azure", "usdodeast"),
+            ("azure", "chinanorth3"),
+            ("azure", "germanynorth"),
+            ("azure", "australiacentral2"),
+            ("aws", "us-gov-west-1"),
+            ("aws", "us-isob-east-1"),
+            ("aws", "cn-northwest-1"),
+            ("alicloud", "cn-shanghai-finance-1"),
+        ];
+        for (vendor, region) in regions {
+            let reason = closed(vendor, region).unwrap_or_else(|| panic!("{vendor}~{region} is open"));
+            assert!(reason.ends_with(')') && reason.contains('.'), "{reason}");
+        }
+        for (vendor, region) in [
+            ("azure", "australiacentral"),
+            ("aws", "us-east-1"),
+            ("alicloud", "cn-hongkong"),
+            ("vultr", "cn-1"),
+        ] {
+            assert_eq!(closed(vendor, region), None, "{vendor}~{region}");
+        }
+        assert_eq!(closed_by_name("Azure~jioindiawest"), closed("azure", "jioindiawest"));
+        assert_eq!(closed_by_name("cn-beijing"), closed("alicloud", "cn-beijing"));
+        assert_eq!(closed_by_name("aws~jioindiawest"), None);
     }
 
     #[test]

@@ -8,9 +8,10 @@
 //! name, and every server of the response is checked against all filters. A response that was truncated at the
 //! requested number of servers is valid only if all missing servers must be more expensive.
 //!
-//! The Keeper reports the lowest price over all regions. With a place filter, or if the lowest price is an outlier, the
-//! prices by region are requested. The price of a server can only rise by this, so candidates are checked by ascending
-//! price until no later candidate can be cheaper than the servers found so far.
+//! The Keeper reports the lowest price over all regions. With a place filter, or if the lowest price is an outlier or may
+//! be that of a region which is closed to new customers, the prices by region are requested. The price of a server can
+//! only rise by this, so candidates are checked by ascending price until no later candidate can be cheaper than the
+//! servers found so far.
 
 use super::cache::{PRICES_MAX_AGE_S, SERVERS_MAX_AGE_S};
 use super::embedded::{embedded, prices, usd};
@@ -18,6 +19,7 @@ use super::error::KeeperError;
 use super::keeper::{Keeper, escaped};
 use super::local::{ListPrice, sort_by_price};
 use super::query::{Criteria, price_sort_key};
+use super::region;
 use super::server::Server;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,12 +58,16 @@ pub(crate) fn search(keeper: &mut Keeper, criteria: &Criteria) -> Result<Vec<Ser
 
     let mut found: Vec<(u64, Server)> = Vec::new();
     let mut lookups = 0;
+    let mut closed = ClosedRegions::default();
     for (lowest, mut server) in candidates {
         if nth_key(&found, criteria.n).is_some_and(|nth| price_sort_key(lowest) > nth) {
             break;
         }
         let mut price = lowest;
-        if criteria.places.is_some() || is_outlier(&server) {
+        if criteria.places.is_some()
+            || is_outlier(&server)
+            || (is_below_known_price(criteria, &server, lowest) && closed.has(keeper, server.vendor_id())?)
+        {
             lookups += 1;
             if lookups > LOOKUPS_MAX {
                 return Err(KeeperError::Incomplete);
@@ -94,7 +100,9 @@ pub(crate) fn list_price(
     let prices = region_prices(keeper, vendor_id, instance_type)?;
     let plausible = without_outliers(&prices);
     let here = region.and_then(|region| plausible.iter().find(|price| price.region == region));
-    let best = here.or_else(|| plausible.iter().min_by(|a, b| a.ondemand_usd.total_cmp(&b.ondemand_usd)));
+    let mut open = plausible.iter().filter(|price| region::closed(vendor_id, &price.region).is_none());
+    let cheapest = || open.by_ref().min_by(|a, b| a.ondemand_usd.total_cmp(&b.ondemand_usd));
+    let best = here.or_else(cheapest);
     Ok(best.map(|price| ListPrice {
         usd_per_hour: price.ondemand_usd,
         region: price.region.clone(),
@@ -149,13 +157,42 @@ fn is_outlier(server: &Server) -> bool {
     server.ondemand_usd().zip(floor()).is_some_and(|(price, floor)| price < floor)
 }
 
+/// Whether a price is below the lowest price of the server in the embedded catalogue, which has only open regions.
+fn is_below_known_price(criteria: &Criteria, server: &Server, price_usd: f64) -> bool {
+    let known = || {
+        let (_, row) = embedded().ok()?.find(server.vendor_id(), server.server_id())?;
+        let spot = row.spot.filter(|_| criteria.spot).map(|(spot, _)| spot);
+        Some(usd(spot.map_or(row.cheapest_micro_usd, |spot| spot.min(row.cheapest_micro_usd))))
+    };
+    known().is_none_or(|known| price_usd < known)
+}
+
+/// Whether the Keeper has closed regions, by vendor.
+#[derive(Default)]
+struct ClosedRegions(BTreeMap<String, bool>);
+
+impl ClosedRegions {
+    fn has(&mut self, keeper: &mut Keeper, vendor_id: &str) -> Result<bool, KeeperError> {
+        if let Some(known) = self.0.get(vendor_id) {
+            return Ok(*known);
+        }
+        let has = region::has_closed(vendor_id)
+            && region_names(keeper, vendor_id)?
+                .values()
+                .any(|name| region::closed(vendor_id, name).is_some());
+        self.0.insert(vendor_id.to_owned(), has);
+        Ok(has)
+    }
+}
+
 /// Requests the prices of a server by region, and sets its price to the lowest price in the requested places.
 fn price_by_region(
     keeper: &mut Keeper,
     criteria: &Criteria,
     server: &mut Server,
 ) -> Result<Option<f64>, KeeperError> {
-    let prices = region_prices(keeper, server.vendor_id(), server.server_id())?;
+    let mut prices = region_prices(keeper, server.vendor_id(), server.server_id())?;
+    prices.retain(|price| region::closed(server.vendor_id(), &price.region).is_none());
     let plausible = without_outliers(&prices);
     let used = |price: &RegionPrice| match price.spot_usd {
         Some(spot) if criteria.spot => spot.min(price.ondemand_usd),
@@ -242,12 +279,17 @@ fn region_names(keeper: &mut Keeper, vendor_id: &str) -> Result<BTreeMap<String,
     let Value::Array(rows) = keeper.get("/regions", SERVERS_MAX_AGE_S)? else {
         return Err(KeeperError::Schema { field: "list of regions" });
     };
+    Ok(names_of_regions(&rows, vendor_id))
+}
+
+/// Id and name of each region of a vendor in a list of regions.
+pub(crate) fn names_of_regions(rows: &[Value], vendor_id: &str) -> BTreeMap<String, String> {
     let name = |row: &Value| {
         let text = |field: &str| row.get(field).and_then(Value::as_str).map(ToOwned::to_owned);
         (text("vendor_id").is_none_or(|vendor| vendor == vendor_id)).then_some(())?;
         Some((text("region_id")?, text("api_reference")?))
     };
-    Ok(rows.iter().filter_map(name).collect())
+    rows.iter().filter_map(name).collect()
 }
 
 /// Number of servers to request; `None` means all.

@@ -7,7 +7,7 @@
 //!
 //! The API is renaming `gpu_*` to `accelerator_*`. Both spellings become `gpu_*`.
 
-use super::embedded::{Embedded, Row, usd};
+use super::embedded::{Row, usd};
 use super::query::Facts;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
@@ -102,9 +102,8 @@ impl Server {
     }
 
     /// Makes a server from a row of the embedded catalogue.
-    pub(crate) fn from_row(catalogue: &Embedded<'_>, row: &Row<'_>, price: &RowPrice<'_>) -> Self {
-        let vendor = catalogue.vendor_of(row);
-        let model = row.gpu.and_then(|gpu| catalogue.gpus.get(gpu.gpu));
+    pub(crate) fn from_row(row: &Row, price: &RowPrice<'_>) -> Self {
+        let vendor = row.vendor;
         let spot = price.spot_usd;
         let object = json!({
             "vendor_id": vendor.id,
@@ -117,11 +116,11 @@ impl Server {
             "cpu_architecture": row.cpu_architecture,
             "cpu_manufacturer": row.cpu_manufacturer,
             "memory_amount": row.memory_mib,
-            "gpu_count": row.gpu.map_or(0.0, |gpu| gpu.count()),
+            "gpu_count": row.gpu.map_or(0.0, |gpu| gpu.count),
             "gpu_memory_min": row.gpu.map(|gpu| gpu.vram_min_mib),
             "gpu_memory_total": row.gpu.map(|gpu| gpu.vram_total_mib),
-            "gpu_manufacturer": model.map(|gpu| gpu.manufacturer),
-            "gpu_model": model.map(|gpu| gpu.model),
+            "gpu_manufacturer": row.gpu.map(|gpu| gpu.manufacturer),
+            "gpu_model": row.gpu.map(|gpu| gpu.model),
             "gpus": if row.gpu.is_none() { json!([]) } else { Value::Null },
             "storage_size": row.storage_gb,
             "status": "active",

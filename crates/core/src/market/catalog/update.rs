@@ -5,13 +5,15 @@
 //! Not here: the choice of the catalogue for a query (`mod`).
 //!
 //! The first request reads the hash of the Keeper's data. If the hash has not changed, only prices of new regions are
-//! requested.
+//! requested. The lowest price of a server may be that of a region which is closed to new customers. So the servers of a
+//! vendor with such regions are requested again, with its open regions only.
 
 use super::cache::UpdatedFile;
 use super::error::{CatalogError, KeeperError};
 use super::keeper::{Keeper, escaped, unix_now_s, utc_date};
 use super::query::{Criteria, Query};
-use super::{Settings, remote};
+use super::{Settings, region, remote};
+use crate::market::VENDOR_IDS;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -27,6 +29,8 @@ pub enum Step {
     Healthcheck,
     Servers,
     Regions,
+    /// Servers and prices of one vendor in its open regions.
+    OpenRegions(&'static str),
     /// Prices of one region, such as `aws~us-east-1`.
     RegionPrices(String),
     Save,
@@ -38,6 +42,7 @@ impl fmt::Display for Step {
             Self::Healthcheck => f.write_str("checking for changes"),
             Self::Servers => f.write_str("fetching servers"),
             Self::Regions => f.write_str("fetching regions"),
+            Self::OpenRegions(vendor) => write!(f, "fetching servers in open regions of {vendor}"),
             Self::RegionPrices(region) => write!(f, "fetching prices in {region}"),
             Self::Save => f.write_str("saving"),
         }
@@ -92,13 +97,18 @@ impl Settings {
         let mut changed = saved.is_none();
         let mut file = match saved {
             Some(saved) => saved,
-            None => UpdatedFile {
-                servers: fetch_servers(&mut keeper, "", &Step::Servers, progress)?,
-                regions: fetch_regions(&mut keeper, progress)?,
-                database_hash,
-                fetched_unix_s: unix_now_s(),
-                region_prices: BTreeMap::new(),
-            },
+            None => {
+                let mut servers = fetch_servers(&mut keeper, "", &Step::Servers, progress)?;
+                let regions = fetch_regions(&mut keeper, progress)?;
+                use_open_regions(&mut keeper, &mut servers, &regions, progress)?;
+                UpdatedFile {
+                    servers,
+                    regions,
+                    database_hash,
+                    fetched_unix_s: unix_now_s(),
+                    region_prices: BTreeMap::new(),
+                }
+            }
         };
         for place in places {
             let key = format!("{}~{}", place.vendor_id, place.region);
@@ -106,19 +116,10 @@ impl Settings {
                 continue;
             }
             let step = Step::RegionPrices(key.clone());
-            let servers =
-                fetch_servers(&mut keeper, &format!("&vendor_regions={}", escaped(&key)), &step, progress)?;
-            let text =
-                |server: &Map<String, Value>, field: &str| Some(server.get(field)?.as_str()?.to_owned());
-            if servers.iter().any(|server| text(server, "vendor_id").as_deref() != Some(place.vendor_id)) {
-                return Err(CatalogError::Update {
-                    url: keeper.url("/servers"),
-                    source: KeeperError::Incomplete,
-                });
-            }
+            let servers = fetch_in_regions(&mut keeper, place.vendor_id, &[place.region], &step, progress)?;
             let prices = servers.iter().filter_map(|server| {
                 Some((
-                    text(server, "server_id")?,
+                    server.get("server_id")?.as_str()?.to_owned(),
                     server.get("min_price_ondemand")?.as_f64().filter(|price| *price > 0.0)?,
                 ))
             });
@@ -143,6 +144,46 @@ impl Settings {
             path,
         })
     }
+}
+
+/// Replaces the servers of vendors with closed regions by the servers and prices in their open regions.
+fn use_open_regions(
+    keeper: &mut Keeper,
+    servers: &mut Vec<Map<String, Value>>,
+    regions: &[Value],
+    progress: &mut dyn FnMut(&Step),
+) -> Result<(), CatalogError> {
+    for vendor in VENDOR_IDS.into_iter().filter(|vendor| region::has_closed(vendor)) {
+        let names = remote::names_of_regions(regions, vendor);
+        let (closed, open): (Vec<&str>, Vec<&str>) =
+            names.values().map(String::as_str).partition(|name| region::closed(vendor, name).is_some());
+        if closed.is_empty() || open.is_empty() {
+            continue;
+        }
+        let in_open = fetch_in_regions(keeper, vendor, &open, &Step::OpenRegions(vendor), progress)?;
+        servers.retain(|server| server.get("vendor_id").and_then(Value::as_str) != Some(vendor));
+        servers.extend(in_open);
+    }
+    Ok(())
+}
+
+/// The servers of a vendor that are available in one of `regions`, with the lowest price over these regions.
+fn fetch_in_regions(
+    keeper: &mut Keeper,
+    vendor_id: &str,
+    regions: &[&str],
+    step: &Step,
+    progress: &mut dyn FnMut(&Step),
+) -> Result<Vec<Map<String, Value>>, CatalogError> {
+    let filter: String = regions
+        .iter()
+        .map(|region| format!("&vendor_regions={}", escaped(&format!("{vendor_id}~{region}"))))
+        .collect();
+    let servers = fetch_servers(keeper, &filter, step, progress)?;
+    if servers.iter().any(|server| server.get("vendor_id").and_then(Value::as_str) != Some(vendor_id)) {
+        return Err(CatalogError::Update { url: keeper.url("/servers"), source: KeeperError::Incomplete });
+    }
+    Ok(servers)
 }
 
 fn fetch(
