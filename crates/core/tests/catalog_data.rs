@@ -172,6 +172,6 @@ fn reading_and_queries_stay_within_their_budgets() {
         Duration::from_millis(if cfg!(debug_assertions) { release_ms * 30 } else { release_ms })
     };
     assert!(servers + by_region < allowed(10), "reading took {:?}", servers + by_region);
-    assert!(servers + summary < allowed(1), "the summary of a run took {:?}", servers + summary);
+    assert!(servers + summary < allowed(2), "the summary of a run took {:?}", servers + summary);
     assert!(everything < allowed(5), "a query over all servers took {everything:?}");
 }

@@ -26,7 +26,7 @@ const CLOSED: (&str, &str, f64) = ("azure", "jioindiawest", 0.75);
 
 /// Whether a server is available in the closed region.
 fn is_in_closed_region(deviation: Deviation, vendor: &str, server: &str) -> bool {
-    deviation == Deviation::HasClosedRegion && vendor == CLOSED.0 && server.len() % 4 == 0
+    deviation == Deviation::HasClosedRegion && vendor == CLOSED.0 && server.len().is_multiple_of(4)
 }
 
 /// Region id of the Keeper, which is not the name for two vendors.

@@ -327,15 +327,19 @@ fn fraction(text: &str) -> Option<f64> {
 
 /// Converts a price in USD, which is above 0 and has at most six decimals, to micro-USD.
 pub fn micro_usd(price: &[u8]) -> Option<u32> {
-    let point = price.iter().position(|byte| *byte == b'.').unwrap_or(price.len());
-    let (whole, fraction) = (price.get(..point)?, price.get(point + 1..).unwrap_or_default());
-    let missing = 6_usize.checked_sub(fraction.len())?;
-    let digits = whole.iter().chain(fraction).chain(std::iter::repeat_n(&b'0', missing));
-    let micro = digits.copied().try_fold(0_u32, |value, byte| {
-        let digit = char::from(byte).to_digit(10)?;
-        value.checked_mul(10)?.checked_add(digit)
-    });
-    micro.filter(|price| *price > 0)
+    let (mut value, mut decimals) = (0_u32, None);
+    for byte in price {
+        match byte {
+            b'0'..=b'9' => {
+                value = value.checked_mul(10)?.checked_add(u32::from(byte - b'0'))?;
+                decimals = decimals.map(|count: u32| count + 1);
+            }
+            b'.' if decimals.is_none() => decimals = Some(0),
+            _ => return None,
+        }
+    }
+    let missing = 6_u32.checked_sub(decimals.unwrap_or(0))?;
+    value.checked_mul(10_u32.pow(missing)).filter(|price| *price > 0)
 }
 
 /// Converts micro-USD to USD.

@@ -39,7 +39,9 @@ pub(crate) fn search(criteria: &Criteria) -> Result<Vec<Server>, CatalogError> {
     let fitting = embedded()?.rows.iter().enumerate().filter(|(_, row)| criteria.fits(&Facts::of_row(row)));
     match &criteria.places {
         None => {
-            fitting.for_each(|(_, row)| add(row, (row.cheapest_region, row.cheapest_micro_usd), row.spot))
+            for (_, row) in fitting {
+                add(row, (row.cheapest_region, row.cheapest_micro_usd), row.spot);
+            }
         }
         Some(places) => {
             let prices = prices()?;

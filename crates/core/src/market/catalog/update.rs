@@ -95,19 +95,18 @@ impl Settings {
         let saved = UpdatedFile::load(dir)
             .filter(|saved| saved.database_hash == database_hash && !saved.servers.is_empty());
         let mut changed = saved.is_none();
-        let mut file = match saved {
-            Some(saved) => saved,
-            None => {
-                let mut servers = fetch_servers(&mut keeper, "", &Step::Servers, progress)?;
-                let regions = fetch_regions(&mut keeper, progress)?;
-                use_open_regions(&mut keeper, &mut servers, &regions, progress)?;
-                UpdatedFile {
-                    servers,
-                    regions,
-                    database_hash,
-                    fetched_unix_s: unix_now_s(),
-                    region_prices: BTreeMap::new(),
-                }
+        let mut file = if let Some(saved) = saved {
+            saved
+        } else {
+            let mut servers = fetch_servers(&mut keeper, "", &Step::Servers, progress)?;
+            let regions = fetch_regions(&mut keeper, progress)?;
+            use_open_regions(&mut keeper, &mut servers, &regions, progress)?;
+            UpdatedFile {
+                servers,
+                regions,
+                database_hash,
+                fetched_unix_s: unix_now_s(),
+                region_prices: BTreeMap::new(),
             }
         };
         for place in places {
@@ -175,10 +174,11 @@ fn fetch_in_regions(
     step: &Step,
     progress: &mut dyn FnMut(&Step),
 ) -> Result<Vec<Map<String, Value>>, CatalogError> {
-    let filter: String = regions
-        .iter()
-        .map(|region| format!("&vendor_regions={}", escaped(&format!("{vendor_id}~{region}"))))
-        .collect();
+    let mut filter = String::new();
+    for region in regions {
+        filter += "&vendor_regions=";
+        filter += &escaped(&format!("{vendor_id}~{region}"));
+    }
     let servers = fetch_servers(keeper, &filter, step, progress)?;
     if servers.iter().any(|server| server.get("vendor_id").and_then(Value::as_str) != Some(vendor_id)) {
         return Err(CatalogError::Update { url: keeper.url("/servers"), source: KeeperError::Incomplete });
