@@ -15,6 +15,7 @@ use crate::job::{AttachRequest, AttachedJob, BetweenRows, LaunchedJob, SamplerPl
 use crate::os::Ended;
 use crate::os::root::Root;
 use crate::probe::MachineProbe;
+use crate::probe::procfs::read_stat;
 use crate::probe::snapshot::Snapshot;
 
 /// Attaches to a running job. Usage before this moment is not part of the recording.
@@ -30,8 +31,10 @@ pub fn attach(
     if let Some(own) = descendants::descendants(root, pid).filter(|_| config.in_process) {
         job.start_with(own);
     }
-    // The host process waits for the baseline, so PSS is not read before the first row.
-    job.may_pass = !(config.in_process && pid == std::process::id());
+    // The host process waits for the baseline, so PSS is not read before the first row. A host that is a forked child is
+    // the exception: later, pages that it shares with its own children look like those that it shares with its parent.
+    let is_host = config.in_process && pid == std::process::id();
+    job.may_pass = !is_host || read_stat(root, pid, &mut Vec::new()).is_ok_and(|stat| stat.is_forked_child);
     job.read(root, baseline, &[], sampler)?;
     if !job.is_root_alive() {
         return Err(SourceError::Gone { path: format!("/proc/{pid}").into() });
