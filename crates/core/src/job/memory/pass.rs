@@ -27,8 +27,9 @@ const LONGEST_READ_NS: i64 = 20_000_000;
 const DENIED_NS: u64 = 1_000_000_000;
 /// Processes that share pages are read again after this time, even if they have hardly changed.
 const REFRESH_NS: u64 = 10_000_000_000;
-/// A level by the counters of the machine is verified after this time.
-const VERIFY_NS: u64 = 1_000_000_000;
+/// A level by the counters of the machine is verified after this time; at a row earlier, so that rows come first.
+const VERIFY_NS: u64 = 1_500_000_000;
+const VERIFY_ROW_NS: u64 = 500_000_000;
 
 /// CPU time that is left for passes.
 #[derive(Debug, Default)]
@@ -123,7 +124,9 @@ impl Memory {
             Effort::NoPass => false,
             _ if !self.budget.has_passed() => true,
             _ if !is_uncertain => effort == Effort::Row && self.budget.is_due(REFRESH_NS, now_ns),
-            _ if self.is_counted() => self.budget.is_due(VERIFY_NS, now_ns),
+            _ if self.is_counted() => {
+                self.budget.is_due(if effort == Effort::Row { VERIFY_ROW_NS } else { VERIFY_NS }, now_ns)
+            }
             Effort::BetweenRows => anon.high + mapped.high > signed(self.highest_kib),
             Effort::Row => true,
         }
