@@ -1,5 +1,6 @@
 //! Storage of rows, on disk and in memory: journal, recordings, history, tables and statistics.
 
+pub mod cpu_profile;
 pub mod csv;
 pub mod decimal;
 pub mod export;

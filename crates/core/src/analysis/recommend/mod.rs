@@ -7,16 +7,15 @@
 
 mod findings;
 mod limits;
-mod rounding;
 mod warnings;
 
 use serde::Serialize;
 use thiserror::Error;
 
+pub use crate::analysis::rounding::round_memory;
 pub use findings::Finding;
 pub use limits::Limits;
 pub(crate) use limits::server_number;
-pub use rounding::round_memory;
 pub use warnings::Warning;
 
 use crate::market::catalog::Query;
@@ -25,7 +24,7 @@ use crate::store::recording::Run;
 use crate::store::stats::{Stats, StatsError};
 use crate::store::summary::Summary;
 
-use rounding::round_count;
+use crate::analysis::rounding::round_count;
 
 /// Recommended memory as a multiple of the peak.
 const HEADROOM: f64 = 1.2;

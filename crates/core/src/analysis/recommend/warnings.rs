@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::Serialize;
 
 use super::limits::Limits;
-use super::rounding::round_memory;
+use crate::analysis::rounding::round_memory;
 use crate::metric::Metric;
 use crate::store::recording::Run;
 use crate::store::stats::Stats;

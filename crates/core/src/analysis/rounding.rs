@@ -10,7 +10,7 @@ pub fn round_memory(mb: f64) -> u32 {
 }
 
 /// Rounds to the nearest whole number, halves to the even one as Python's `round` does.
-pub(super) fn round_count(value: f64) -> u32 {
+pub(crate) fn round_count(value: f64) -> u32 {
     whole(value.round_ties_even())
 }
 
