@@ -31,8 +31,8 @@ pub fn attach(
     if let Some(own) = descendants::descendants(root, pid).filter(|_| config.in_process) {
         job.start_with(own);
     }
-    // The host process waits for the baseline, so PSS is not read before the first row. A host that is a forked child is
-    // the exception: later, pages that it shares with its own children look like those that it shares with its parent.
+    // The host process waits for the baseline, so PSS is not read before the first row. A forked host is the exception: it
+    // shares pages with its parent, and PSS shows how many only until the host has forked children of its own.
     let is_host = config.in_process && pid == std::process::id();
     job.may_pass = !is_host || read_stat(root, pid, &mut Vec::new()).is_ok_and(|stat| stat.is_forked_child);
     job.read(root, baseline, &[], sampler)?;

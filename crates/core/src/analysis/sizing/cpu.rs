@@ -71,11 +71,11 @@ pub(super) fn whole(value: f64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn profile(rows: &[(f64, f64)]) -> CpuProfile {
+    pub(in crate::analysis::sizing) fn profile(rows: &[(f64, f64)]) -> CpuProfile {
         let mut profile = CpuProfile::default();
         for (seconds, cores) in rows {
             profile.add(*seconds, seconds * cores);

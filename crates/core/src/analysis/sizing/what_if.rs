@@ -52,14 +52,7 @@ pub fn what_if<S>(profile: &CpuProfile, mut server: impl FnMut(u32) -> Option<(S
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn profile(rows: &[(f64, f64)]) -> CpuProfile {
-        let mut profile = CpuProfile::default();
-        for (seconds, cores) in rows {
-            profile.add(*seconds, seconds * cores);
-        }
-        profile
-    }
+    use crate::analysis::sizing::cpu::tests::profile;
 
     #[test]
     fn table_ends_where_more_cpus_save_no_time_and_marks_the_best() {
