@@ -19,7 +19,9 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use resource_tracker::analysis::rounding::round_memory;
-use resource_tracker::analysis::sizing::{Ending, MemorySizing, PastRun, after_kill_bytes};
+use resource_tracker::analysis::sizing::past_run::{Ending, PastRun};
+use resource_tracker::analysis::sizing::replay::after_kill_bytes;
+use resource_tracker::analysis::sizing::{LAST_RUNS, MemorySizing};
 use resource_tracker::store::csv::{AnyColumn, Other};
 use serde_json::json;
 
@@ -117,7 +119,7 @@ impl Rule for Advice {
 
     fn request_bytes(&mut self, task: &Task) -> f64 {
         if self.sizing.is_none() {
-            self.sizing = MemorySizing::of(&self.history);
+            self.sizing = MemorySizing::of(&self.history, LAST_RUNS);
         }
         let advice = self.sizing.as_ref().map(|sizing| sizing.advise(task.read_bytes));
         advice.map_or(task.requested_bytes, |advice| advice.memory_bytes)

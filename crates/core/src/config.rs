@@ -127,6 +127,9 @@ pub struct Config {
     pub memory_between_rows: bool,
     /// In-process mode. The host may close or reuse any descriptor, so the tracker keeps few descriptors open.
     pub in_process: bool,
+    /// Reset the high-water mark of this process at the start, so that a recording of a few milliseconds has an exact
+    /// peak. The process then reads a lower `ru_maxrss` of itself.
+    pub resets_peak: bool,
 }
 
 impl Default for Config {
@@ -140,6 +143,7 @@ impl Default for Config {
             backend: Backend::BEST,
             memory_between_rows: true,
             in_process: false,
+            resets_peak: false,
         }
     }
 }

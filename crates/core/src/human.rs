@@ -163,10 +163,15 @@ pub(crate) fn signal_name(signal: i32) -> Option<&'static str> {
         (7, "SIGBUS"),
         (8, "SIGFPE"),
         (9, "SIGKILL"),
+        (10, "SIGUSR1"),
         (11, "SIGSEGV"),
+        (12, "SIGUSR2"),
         (13, "SIGPIPE"),
+        (14, "SIGALRM"),
         (15, "SIGTERM"),
         (24, "SIGXCPU"),
+        (25, "SIGXFSZ"),
+        (31, "SIGSYS"),
     ];
     names.into_iter().find(|(number, _)| *number == signal).map(|(_, name)| name)
 }

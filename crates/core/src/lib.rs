@@ -79,15 +79,13 @@ pub mod store;
 mod store;
 
 pub use analysis::allocation::CHECKS as ALLOCATION_CHECKS;
-pub use analysis::compare::{
-    Cell as ComparisonCell, Comparison, Figure as ComparedFigure, Job as ComparedJob,
-};
-pub use analysis::cost::Servers;
-pub use analysis::recommend::{Advice, RecommendError, Resources, Warning, round_memory};
+pub use analysis::check::{Budget, Check};
+pub use analysis::compare::{Comparison, Selection};
+pub use analysis::recommend::{Advice, AdviceOptions, RecommendError, Resources, Warning, round_memory};
 pub use config::{Backend, Config, ConfigError, CpuSource, Interval};
 pub use error::{SourceError, with_causes};
 pub use market::catalog::{
-    Answer, Catalog, CatalogError, Query, RunCost, Server, Settings as CatalogSettings,
+    Answer, Catalog, CatalogError, Filters, Query, Server, Settings as CatalogSettings,
     Source as CatalogSource,
 };
 pub use market::cloud::CloudInfo;
@@ -103,6 +101,7 @@ pub use run::command::{
     Done as FinishedJob, Hooks, WrapError, attach, command_of, run as run_command, watch_machine,
 };
 pub use run::info::HostInfo;
+pub use run::inputs::Inputs;
 pub use run::meter::Meter;
 pub use run::plan::Plan;
 pub use run::session::{Note as SessionNote, ReportOptions, Session, SessionError};
@@ -122,7 +121,7 @@ pub use store::recording::{Head, LoadError, Recording, Run, SnapshotError, Statu
 pub use store::row_sink::{RowFormat, RowSink};
 pub use store::rows::Rows;
 pub use store::stats::{Aggregate, Spec, Stats, StatsError};
-pub use store::summary::{Moments, Summary};
+pub use store::summary::Summary;
 
 /// Version of resource-tracker, as recordings and reports show it.
 pub(crate) const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");

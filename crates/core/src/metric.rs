@@ -58,6 +58,9 @@ impl Table {
     }
 }
 
+/// Bytes of a MiB.
+pub(crate) const MIB: f64 = 1_048_576.0;
+
 /// The unit of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -84,7 +87,7 @@ impl Unit {
     pub const fn byte_factor(self) -> Option<f64> {
         match self {
             Self::KiB => Some(1024.0),
-            Self::MiB => Some(1_048_576.0),
+            Self::MiB => Some(MIB),
             Self::GiB => Some(1_073_741_824.0),
             Self::UnixTime
             | Self::Seconds
@@ -212,6 +215,15 @@ metrics! {
     SoftIrq, Extra, "softirq", Seconds, Delta, 6, "CPU time (soft interrupts)", "CPU time of the machine in deferred interrupt work, such as network packets, in this interval; not included in its system CPU time.";
     Steal, Extra, "steal", Seconds, Delta, 6, "stolen CPU time", "CPU time in this interval that the hypervisor gave to other virtual machines (steal time).";
     Throttled, Extra, "throttled", Seconds, Delta, 6, "throttled time", "Time in this interval for which the CPU limit of the cgroup throttled its tasks.";
+    OnCpu, Extra, "on_cpu", Seconds, Delta, 6, "time on a CPU", "Time in this interval in which at least one thread of the job ran; an estimate for several threads. It and the six times of waiting below add up to the interval.";
+    WaitCpu, Extra, "wait_cpu", Seconds, Delta, 6, "time waiting for a CPU", "Time in this interval in which no thread of the job ran and at least one was ready to run.";
+    WaitQuota, Extra, "wait_quota", Seconds, Delta, 6, "time stopped by a CPU quota", "Time in this interval in which no thread of the job ran because its CPU limit throttled it.";
+    WaitDisk, Extra, "wait_disk", Seconds, Delta, 6, "time waiting for disk", "Time in this interval in which the job, which used storage, could not run and a task of the machine waited for I/O; an estimate.";
+    WaitPaging, Extra, "wait_paging", Seconds, Delta, 6, "time waiting for memory", "The part of the time waiting for disk in which pages were read again for lack of memory; an estimate.";
+    WaitStolen, Extra, "wait_stolen", Seconds, Delta, 6, "time stolen", "Time in this interval that the hypervisor took from the job; an estimate.";
+    Idle, Extra, "idle", Seconds, Delta, 6, "idle time", "Time in this interval in which the job slept or waited for the network, locks or input.";
+    CpuQueue, Extra, "cpu_queue", Seconds, Delta, 6, "threads waiting for a CPU", "Time in this interval that threads of the job were ready to run, summed over its threads.";
+    CpuInThreads, Extra, "cpu_in_threads", Seconds, Delta, 6, "CPU time in threads", "CPU time in this interval of threads that were alive at its end; divided by utime + stime it is the coverage of the times above.";
     PressureCpu, Extra, "pressure_cpu", Seconds, Delta, 6, "CPU pressure", "Time in this interval in which at least one task of the machine waited for a CPU (PSI).";
     PressureMemory, Extra, "pressure_memory", Seconds, Delta, 6, "memory pressure", "Time in this interval in which at least one task of the machine waited for memory (PSI).";
     PressureIo, Extra, "pressure_io", Seconds, Delta, 6, "I/O pressure", "Time in this interval in which at least one task of the machine waited for I/O (PSI).";
@@ -263,10 +275,11 @@ impl Metric {
         format!("{}{}", self.table().prefix(), self.column())
     }
 
-    /// Finds a column of the combined table, for example `process_memory`.
+    /// Finds a column of the combined table, for example `process_memory`, or of the extra table.
     pub fn find_combined(column: &str) -> Option<Self> {
-        let tables = [Table::Process, Table::System];
-        tables.into_iter().find_map(|table| Self::find(table, column.strip_prefix(table.prefix())?))
+        let found =
+            Table::ALL.into_iter().find_map(|table| Self::find(table, column.strip_prefix(table.prefix())?));
+        found.or_else(|| Some(Self::find_of_gpu(column)?.0))
     }
 
     /// Index in `GpuCells`; `None` for metrics that are not per GPU.

@@ -41,7 +41,7 @@ fn writer() {
         recording.push(&Row::of(|_| Some(f64::from(number))));
     }
     for _ in 0..runs {
-        let entry = Entry::new(&History::new_id(), &recording.head, recording.stats().ok());
+        let entry = Entry::new(&History::new_id(), &recording.head, &recording.summary());
         history
             .store(&entry, |file| {
                 let mut out = gzip(file);

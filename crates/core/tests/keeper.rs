@@ -163,7 +163,7 @@ fn answer_is_right_if_the_keeper_ignores_parameters() {
 fn failure_of_the_keeper_is_the_fallback_reason() {
     let rows = |change: fn(&mut Value)| {
         let catalogue = embedded().unwrap();
-        let mut server = api_server(0, &catalogue.rows[0], &[]).unwrap();
+        let mut server = api_server(0, catalogue.rows[0], &[]).unwrap();
         change(&mut server);
         Reply::ok(json!([server]).to_string())
     };

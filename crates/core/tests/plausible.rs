@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use resource_tracker::human::Zone;
 use resource_tracker::metric::{Metric, Row, Table};
 use resource_tracker::store::recording::Recording;
-use resource_tracker::{Catalog, CatalogSettings, ReportContext};
+use resource_tracker::store::stats::Stats;
+use resource_tracker::{AdviceOptions, Catalog, CatalogSettings, ReportContext};
 use serde_json::{Value, json};
 
 const ORIGINAL: &[u8] = include_bytes!("../../../fixtures/original/snapshot.json");
@@ -138,7 +139,14 @@ proptest! {
     fn report_of_extreme_numbers_is_finite_and_short(recording in extreme()) {
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
-            let mut context = ReportContext::of(&recording.head, recording.summary(), Vec::new(), 2e9, Zone::utc());
+            let mut context = ReportContext::of(
+                &recording.head,
+                recording.summary(),
+                Vec::<Stats>::new().into(),
+                &AdviceOptions::default(),
+                2e9,
+                Zone::utc(),
+            );
             context.ask(&recording.head, &mut Catalog::new(CatalogSettings { cache_dir: None, ..CatalogSettings::offline() }));
             let _ = sender.send(context.render(&recording));
         });

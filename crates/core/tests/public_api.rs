@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 const MAX_ITEMS: usize = 100;
 
 const ITEMS: &str = "
-    ALLOCATION_CHECKS Advice Aggregate Answer AnyColumn Backend Catalog CatalogError CatalogSettings CatalogSource
-    CloudInfo Column CombinedOptions ComparedFigure ComparedJob Comparison ComparisonCell Config ConfigError CpuSource
-    DiskSpace ExportError ExportFormat FinishedJob Frame FrameError Head History HistoryEntry HistoryError Hooks HostInfo
-    Interval LoadError Meter Metric Moments OtherCell Output Plan ProcessReading Query RecommendError
-    Recording ReportContext ReportOptions Resources Row RowFormat RowSink Rows Run RunCost Server Servers Session
+    ALLOCATION_CHECKS Advice AdviceOptions Aggregate Answer AnyColumn Backend Budget Catalog CatalogError CatalogSettings CatalogSource
+    Check CloudInfo Column CombinedOptions Comparison Config ConfigError CpuSource
+    DiskSpace ExportError ExportFormat Filters FinishedJob Frame FrameError Head History HistoryEntry HistoryError Hooks HostInfo
+    Inputs Interval LoadError Meter Metric OtherCell Output Plan ProcessReading Query RecommendError
+    Recording ReportContext ReportOptions Resources Row RowFormat RowSink Rows Run Selection Server Session
     SessionError SessionNote Shared SidecarError Sink SnapshotError SourceError Spec State Stats StatsError Status Summary
     SystemReading Table TrackerError Unit Warning WrapError attach command_of config_folder export is_own_file
     is_partition parent_id round_memory run_command serve_sidecar server_info start_up watch_machine with_causes

@@ -28,6 +28,19 @@ const FIGURES: [(&str, &str, &str, &str); 13] = [
 
 const DURATION: &str = "duration";
 
+/// Name in the summary of earlier runs; column and aggregate in [`Stats`].
+const HISTORY: [(&str, &str, &str); 6] = [
+    ("avg_cpu_mean", "process_cpu_usage", "mean"),
+    ("max_memory_max", "process_memory", "max"),
+    ("avg_gpu_mean", "process_gpu_usage", "mean"),
+    ("max_vram_max", "process_gpu_vram", "max"),
+    ("max_gpu_count", "process_gpu_utilized", "max"),
+    ("avg_duration", "timestamp", DURATION),
+];
+
+/// More runs than any summary has. A damaged summary must not take all memory.
+const MAX_RUNS: usize = 10_000;
+
 impl Stats {
     /// The statistics under the names of the artifact; an unmeasured statistic is `null`.
     pub fn to_metaflow(&self) -> Map<String, Value> {
@@ -69,17 +82,23 @@ impl Stats {
             return Ok(history);
         }
         let all = Self::combine(runs)?;
-        for (name, column, aggregate) in [
-            ("avg_cpu_mean", "process_cpu_usage", "mean"),
-            ("max_memory_max", "process_memory", "max"),
-            ("avg_gpu_mean", "process_gpu_usage", "mean"),
-            ("max_vram_max", "process_gpu_vram", "max"),
-            ("max_gpu_count", "process_gpu_utilized", "max"),
-            ("avg_duration", "timestamp", DURATION),
-        ] {
+        for (name, column, aggregate) in HISTORY {
             history.insert(name.to_owned(), json!(rounded(all.get(column, aggregate))));
         }
         Ok(history)
+    }
+
+    /// Reads the summary of earlier runs as that many equal runs, so that they keep their weight; `None` if it is no
+    /// summary.
+    pub fn from_metaflow_history(history: &Value) -> Option<Vec<Self>> {
+        let runs = usize::try_from(history.get("runs_analyzed")?.as_u64()?).ok()?;
+        let mut stats = Self::default();
+        for (name, column, aggregate) in HISTORY {
+            if let Some(value) = history.get(name).and_then(Value::as_f64) {
+                stats.set(column, aggregate, Some(value));
+            }
+        }
+        (runs <= MAX_RUNS).then(|| vec![stats; runs])
     }
 }
 
@@ -145,6 +164,29 @@ mod tests {
             Value::Object(Stats::metaflow_history(&[]).unwrap()),
             json!({"available": false, "runs_analyzed": 0})
         );
+    }
+
+    #[test]
+    fn history_is_read_back_with_the_weight_of_its_runs() {
+        let run = |mean: f64| {
+            let text =
+                format!(r#"{{"process_cpu_usage":{{"mean":{mean}}},"process_memory":{{"max":{mean}}}}}"#);
+            stats(&text)
+        };
+        let history = Value::Object(Stats::metaflow_history(&[run(1.0), run(2.0), run(3.0)]).unwrap());
+        let mut runs = Stats::from_metaflow_history(&history).unwrap();
+        assert_eq!(runs.len(), 3);
+        runs.push(run(6.0));
+        let all = Stats::combine(&runs).unwrap();
+        assert_eq!(
+            (all.get("process_cpu_usage", "mean"), all.get("process_memory", "max")),
+            (Some(3.0), Some(6.0))
+        );
+        let none = json!({"available": false, "runs_analyzed": 0});
+        assert_eq!(Stats::from_metaflow_history(&none), Some(Vec::new()));
+        for other in [json!({}), json!([]), json!({"x": {"mean": 1}}), json!({"runs_analyzed": 1e300})] {
+            assert_eq!(Stats::from_metaflow_history(&other), None, "{other}");
+        }
     }
 
     proptest! {

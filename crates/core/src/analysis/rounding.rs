@@ -14,6 +14,11 @@ pub(crate) fn round_count(value: f64) -> u32 {
     whole(value.round_ties_even())
 }
 
+/// The next whole number.
+pub(crate) fn round_up(value: f64) -> u32 {
+    whole(value.ceil())
+}
+
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

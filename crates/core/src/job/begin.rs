@@ -10,11 +10,13 @@ use crate::config::CpuSource;
 use crate::error::SourceError;
 use crate::job::counter::{OwnThread, TreeCounter};
 use crate::job::ledger::Reaped;
+use crate::job::programs::ProgramFigures;
 use crate::job::usage::JobUsage;
 use crate::job::{AttachRequest, AttachedJob, BetweenRows, LaunchedJob, SamplerPlace, TrackedJob};
 use crate::os::Ended;
 use crate::os::root::Root;
 use crate::probe::MachineProbe;
+use crate::probe::evidence::LimitReached;
 use crate::probe::procfs::read_stat;
 use crate::probe::snapshot::Snapshot;
 
@@ -29,7 +31,7 @@ pub fn attach(
     // A host process waits for the start, which must not take longer on a machine with many processes. So only the
     // descendants of the root are read, found by the kernel's lists of children.
     if let Some(own) = descendants::descendants(root, pid).filter(|_| config.in_process) {
-        job.start_with(own);
+        job.tree.new_pids.prepare(own);
     }
     // The host process waits for the baseline, so PSS is not read before the first row. A forked host is the exception: it
     // shares pages with its parent, and PSS shows how many only until the host has forked children of its own.
@@ -86,8 +88,8 @@ impl TrackedJob for Rooted {
         self.job.sample_between_rows(&self.root, reaped, sampler)
     }
 
-    fn end(&mut self, ended: Ended, own_rss_kib: u64) {
-        self.job.end(ended, own_rss_kib);
+    fn end(&mut self, ended: Ended, own_rss_kib: u64) -> bool {
+        self.job.end(ended, own_rss_kib)
     }
 
     fn start_interval(&mut self) {
@@ -99,7 +101,7 @@ impl TrackedJob for Rooted {
     }
 
     fn pid(&self) -> u32 {
-        self.job.pid()
+        self.job.pid
     }
 
     fn members(&self) -> Vec<u32> {
@@ -110,15 +112,23 @@ impl TrackedJob for Rooted {
         self.job.cpu_source()
     }
 
+    fn programs(&self) -> Vec<ProgramFigures> {
+        self.job.programs()
+    }
+
+    fn limits_reached(&self) -> Vec<LimitReached> {
+        self.job.limits.reached()
+    }
+
     fn unreaped_cpu_ns(&self) -> u64 {
-        self.job.unreaped_cpu_ns()
+        self.job.ledger.unreaped_cpu_ns()
     }
 
     fn is_io_denied(&self) -> bool {
-        self.job.is_io_denied()
+        self.job.io_denied
     }
 
     fn has_guessed_members(&self) -> bool {
-        self.job.has_guessed_members()
+        self.job.tree.has_guessed_members()
     }
 }

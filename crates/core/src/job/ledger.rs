@@ -91,6 +91,11 @@ const ROUNDING: Totals = Totals {
     major_faults: 0,
 };
 
+/// The account of the process with this pid, in accounts in ascending order of pid.
+fn find(accounts: &[Account], pid: u32) -> Option<&Account> {
+    accounts.get(accounts.binary_search_by_key(&pid, |account| account.pid).ok()?)
+}
+
 /// The accounts before and after an interval.
 struct Interval<'b> {
     before: &'b [Account],
@@ -99,12 +104,8 @@ struct Interval<'b> {
 }
 
 impl Interval<'_> {
-    fn find(accounts: &[Account], pid: u32) -> Option<&Account> {
-        accounts.get(accounts.binary_search_by_key(&pid, |account| account.pid).ok()?)
-    }
-
     fn is_alive(&self, account: &Account) -> bool {
-        Self::find(self.now, account.pid).is_some_and(|found| found.start_ticks == account.start_ticks)
+        find(self.now, account.pid).is_some_and(|found| found.start_ticks == account.start_ticks)
     }
 
     /// The process that inherits the usage of an ended process: its nearest ancestor that is alive or that the tracker
@@ -115,8 +116,7 @@ impl Interval<'_> {
             if self.reaped.iter().any(|child| child.pid == ancestor.pid) {
                 return Some(ancestor.pid);
             }
-            let parent =
-                Self::find(self.before, ancestor.ppid).filter(|parent| parent.pid != ancestor.pid)?;
+            let parent = find(self.before, ancestor.ppid).filter(|parent| parent.pid != ancestor.pid)?;
             if self.is_alive(parent) {
                 return Some(parent.pid);
             }
@@ -134,7 +134,7 @@ impl Interval<'_> {
         if let Some(child) = self.reaped.iter().find(|child| child.pid == reaper) {
             return child.spent;
         }
-        match (Self::find(self.before, reaper), Self::find(self.now, reaper)) {
+        match (find(self.before, reaper), find(self.now, reaper)) {
             (Some(then), Some(now)) => now.reaped_children.missing_from(then.reaped_children),
             _ => Totals::default(),
         }
@@ -200,7 +200,7 @@ impl Ledger {
     }
 
     pub fn account_of_pid(&self, pid: u32) -> Option<&Account> {
-        self.accounts.get(self.accounts.binary_search_by_key(&pid, |account| account.pid).ok()?)
+        find(&self.accounts, pid)
     }
 
     /// CPU time of ended processes that no parent reaped, up to the last sample of each process.

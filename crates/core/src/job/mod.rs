@@ -10,6 +10,8 @@ pub mod counter;
 pub(crate) mod descendants;
 pub mod ledger;
 #[cfg(target_os = "linux")]
+mod limit_watch;
+#[cfg(target_os = "linux")]
 pub mod memory;
 #[cfg(target_os = "linux")]
 mod new_pids;
@@ -18,8 +20,11 @@ mod orphans;
 pub(crate) mod portable;
 #[cfg(target_os = "linux")]
 pub mod procfs;
+pub mod programs;
 #[cfg(target_os = "linux")]
 mod steal;
+#[cfg(target_os = "linux")]
+mod threads;
 #[cfg(target_os = "linux")]
 pub mod tree;
 pub mod usage;
@@ -28,9 +33,11 @@ use crate::config::{Backend, Config};
 use crate::error::SourceError;
 use crate::job::counter::TreeCounter;
 use crate::job::ledger::Reaped;
+use crate::job::programs::ProgramFigures;
 use crate::job::usage::JobUsage;
 use crate::os::Ended;
 use crate::probe::MachineProbe;
+use crate::probe::evidence::LimitReached;
 use crate::probe::snapshot::Snapshot;
 
 /// Where the sampling thread runs.
@@ -41,6 +48,16 @@ pub enum SamplerPlace {
     InHostProcess { pid: u32, cpu_ns: u64 },
     /// In a process that is not part of the job.
     OwnProcess,
+}
+
+impl SamplerPlace {
+    /// CPU time of the sampling threads in this process so far; `None` if it has none.
+    pub fn cpu_ns_in(self, process: u32) -> Option<u64> {
+        match self {
+            Self::InHostProcess { pid, cpu_ns } => (pid == process).then_some(cpu_ns),
+            Self::OwnProcess => None,
+        }
+    }
 }
 
 /// What a sample between rows found.
@@ -81,21 +98,30 @@ pub trait TrackedJob: Send {
         sampler: SamplerPlace,
     ) -> BetweenRows;
     /// Called when the root, a child of the tracker, has ended: `ended` is its exact usage. `own_rss_kib` is the RSS of
-    /// the tracker when it forked the root, since `VmHWM` of a forked child starts with this value.
-    fn end(&mut self, ended: Ended, own_rss_kib: u64);
+    /// the tracker when it forked the root, since `VmHWM` of a forked child starts with this value. Returns
+    /// whether the last row has a peak of the kernel that no sample saw: it may be from any moment of the run.
+    fn end(&mut self, ended: Ended, own_rss_kib: u64) -> bool;
     /// Called after each row: peaks start again.
     fn start_interval(&mut self);
     /// Whether the root is alive now.
     fn is_root_still_alive(&self) -> bool;
     /// Pid of the root.
     fn pid(&self) -> u32;
-    /// Pids of all members at the last sample.
+    /// Pids of all members at the last sample, in ascending order.
     fn members(&self) -> Vec<u32>;
     fn cpu_source(&self) -> &'static str;
     /// CPU time of ended processes that no parent reaped, up to the last sample of each process.
     fn unreaped_cpu_ns(&self) -> u64;
     /// Whether the storage bytes of a member could not be read.
     fn is_io_denied(&self) -> bool;
+    /// Usage by program; empty where it is not measured.
+    fn programs(&self) -> Vec<ProgramFigures> {
+        Vec::new()
+    }
+    /// Limits that the processes of the job came near; empty where they are not read.
+    fn limits_reached(&self) -> Vec<LimitReached> {
+        Vec::new()
+    }
     /// Whether processes that left the tree are counted as members by a guess.
     fn has_guessed_members(&self) -> bool;
 }

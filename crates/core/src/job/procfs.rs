@@ -7,8 +7,11 @@ use crate::config::Config;
 use crate::error::SourceError;
 use crate::job::counter::{OwnThread, TreeCounter};
 use crate::job::ledger::{Account, Ledger, Reaped, Totals};
+use crate::job::limit_watch::LimitWatch;
 use crate::job::memory::{Effort, Memory};
+use crate::job::programs::{JobTotals, ProgramFigures, Programs, Storage};
 use crate::job::steal::{Spent, Steal};
+use crate::job::threads::{SliceEnd, Threads};
 use crate::job::tree::{Member, Tree};
 use crate::job::usage::{Counter, CpuTime, JobUsage, ReadWindow};
 use crate::job::{BetweenRows, MemoryActivity, SamplerPlace};
@@ -29,11 +32,11 @@ const LEDGER_MAX_NS: u64 = 10_000_000_000;
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Job {
-    pid: u32,
+    pub(super) pid: u32,
     with_children: bool,
     follows_memory: bool,
-    tree: Tree,
-    ledger: Ledger,
+    pub(super) tree: Tree,
+    pub(super) ledger: Ledger,
     /// Number of the sample of the last ledger update, its time, and the time of the first one.
     ledger_sample: u64,
     /// Whether a member has changed since then.
@@ -41,6 +44,13 @@ pub struct Job {
     ledger_at_ns: u64,
     first_at_ns: u64,
     memory: Memory,
+    programs: Programs,
+    pub(super) limits: LimitWatch,
+    threads: Threads,
+    /// Number of CPUs of the machine.
+    cpus: u64,
+    /// Start of the recording.
+    started_ns: u64,
     /// Whether memory passes are allowed. They are not while a host process waits for its baseline.
     pub(super) may_pass: bool,
     /// Start of the recording in clock ticks since boot, if the job is older: usage before is not part of it.
@@ -60,11 +70,10 @@ pub struct Job {
     ticks_seen: u32,
     /// Until this moment, a rate by the CPU clocks would include the last step of the clock ticks.
     steps_until_ns: u64,
-    accounts: Vec<Account>,
     buffer: Vec<u8>,
     ns_per_tick: u64,
     io_known: bool,
-    io_denied: bool,
+    pub(super) io_denied: bool,
     /// Processes (pid, start time) whose storage bytes were denied, and the moment of the first denial.
     io_refused: Vec<((u32, u64), u64)>,
     /// In in-process mode, the largest high-water mark of the reaped children of the host process.
@@ -85,6 +94,7 @@ impl Job {
         reaper: Option<u32>,
         counter: Option<TreeCounter>,
     ) -> Self {
+        let started_ns = Moment::now().monotonic_ns;
         Self {
             pid,
             with_children: config.children,
@@ -96,6 +106,11 @@ impl Job {
             ledger_at_ns: 0,
             first_at_ns: 0,
             memory: Memory::default(),
+            programs: Programs::default(),
+            limits: LimitWatch::default(),
+            threads: if reaper.is_some() { Threads::since(started_ns) } else { Threads::default() },
+            cpus: 1,
+            started_ns,
             may_pass: true,
             attached_ticks: None,
             // The counter includes children, so it is not used if children are not tracked.
@@ -108,7 +123,6 @@ impl Job {
             cutime_ns: 0,
             ticks_seen: 0,
             steps_until_ns: 0,
-            accounts: Vec::new(),
             buffer: Vec::new(),
             ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
             io_known: false,
@@ -124,16 +138,7 @@ impl Job {
     /// Looks at the next row for members that left the tree before the tracker started. Their usage so far is excluded.
     pub fn find_older_orphans(&mut self) {
         self.attached_ticks = crate::os::ticks_since_boot();
-        self.tree.find_older_orphans();
-    }
-
-    /// Looks for members only among these processes at the next sample.
-    pub fn start_with(&mut self, pids: Vec<u32>) {
-        self.tree.start_with(pids);
-    }
-
-    pub fn has_guessed_members(&self) -> bool {
-        self.tree.has_guessed_members()
+        self.tree.new_pids.forget();
     }
 
     /// Excludes the CPU time that a running job has spent so far.
@@ -142,12 +147,10 @@ impl Job {
         self.seen_before_ns = self.ledger.totals().cpu_ns;
         self.counted_before_ns = self.counter.as_ref().and_then(TreeCounter::read_ns).unwrap_or(0);
         self.steal = Steal::default();
+        self.programs.count_from_here();
+        self.started_ns = Moment::now().monotonic_ns;
         self.spent_ns = 0;
         self.start_interval();
-    }
-
-    pub const fn pid(&self) -> u32 {
-        self.pid
     }
 
     /// Members at the last sample.
@@ -169,19 +172,6 @@ impl Job {
         self.counter.as_ref().map_or("procfs", TreeCounter::name)
     }
 
-    /// Whether a counter includes all CPU time of the job.
-    pub fn is_fully_counted(&self) -> bool {
-        self.counter.as_ref().is_some_and(TreeCounter::is_complete)
-    }
-
-    pub const fn unreaped_cpu_ns(&self) -> u64 {
-        self.ledger.unreaped_cpu_ns()
-    }
-
-    pub const fn is_io_denied(&self) -> bool {
-        self.io_denied
-    }
-
     /// Takes the sample of a row; `snapshot` is the machine at the same moment.
     pub fn read(
         &mut self,
@@ -193,15 +183,18 @@ impl Job {
         // The clocks of members are read from here on.
         self.began_ns = Moment::now().monotonic_ns;
         self.tree.update(root, sampler, true)?;
-        self.is_ledger_stale |= self.tree.has_changed();
+        self.follow_changes(root, true);
         self.update_ledger(root, reaped, sampler);
         let effort = if self.may_pass { Effort::Row } else { Effort::NoPass };
         self.sample_memory(root, snapshot.at.monotonic_ns, effort);
-        if matches!(sampler, SamplerPlace::InHostProcess { pid, .. } if pid == self.pid) && self.with_children
-        {
+        if sampler.cpu_ns_in(self.pid).is_some() && self.with_children {
             self.prove_peak_of_ended_children();
         }
-        Ok(self.reading(&snapshot.single_cpus))
+        let mut usage = self.reading(&snapshot.single_cpus);
+        self.cpus = snapshot.cpu.map_or(1, |cpu| u64::from(cpu.cpus));
+        self.add_thread_times(root, sampler);
+        usage.thread_times = self.threads.times();
+        Ok(usage)
     }
 
     /// Takes a sample between two rows. The ledger is updated at ever longer intervals: after 1, 2, 4, … ms, and then
@@ -216,16 +209,49 @@ impl Job {
         if self.tree.update(root, sampler, false).is_err() {
             return BetweenRows { memory: MemoryActivity::Steady, pass_cost_ns: 0 };
         }
-        self.is_ledger_stale |= self.tree.has_changed();
+        self.follow_changes(root, false);
         let now_ns = Moment::now().monotonic_ns;
         let pause_ns = self.ledger_at_ns.saturating_sub(self.first_at_ns).min(LEDGER_MAX_NS);
         if now_ns.saturating_sub(self.ledger_at_ns) >= pause_ns {
             self.update_ledger(root, reaped, sampler);
             reaped.clear();
         }
+        if self.tree.has_other_members() && self.threads.is_due(now_ns) && self.counter.is_some() {
+            self.add_thread_times(root, sampler);
+        }
         let activity = self.sample_memory(root, now_ns, Effort::BetweenRows);
         let memory = if self.follows_memory { activity } else { MemoryActivity::NotFollowed };
         BetweenRows { memory, pass_cost_ns: self.memory.pass_cost_ns() }
+    }
+
+    fn follow_changes(&mut self, root: &Root, is_row: bool) {
+        if self.tree.has_changed() && !self.tree.is_blind() {
+            self.is_ledger_stale = true;
+            let (members, now_ns) = (self.tree.members(), Moment::now().monotonic_ns);
+            self.programs.update(root, members, self.tree.sample(), now_ns, self.ns_per_tick);
+            self.limits.update(root, members, self.tree.sample(), is_row);
+        }
+    }
+
+    fn add_thread_times(&mut self, root: &Root, sampler: SamplerPlace) {
+        let is_in_job = matches!(sampler, SamplerPlace::InHostProcess { .. });
+        let counted_ns = self.counter.as_ref().and_then(TreeCounter::read_ns);
+        let counted_ns = counted_ns.map(|ns| ns.saturating_sub(self.counted_before_ns));
+        let end = SliceEnd {
+            at_ns: Moment::now().monotonic_ns,
+            sample: self.tree.sample(),
+            spent_ns: counted_ns.unwrap_or(self.spent_ns),
+            cpus: self.cpus,
+            sampler_tid: is_in_job.then(crate::os::thread_id),
+        };
+        self.threads.add(root, self.tree.members(), end);
+    }
+
+    /// Usage by program so far.
+    pub fn programs(&self) -> Vec<ProgramFigures> {
+        let Totals { read_bytes, write_bytes, .. } = self.ledger.totals();
+        let storage = self.io_known.then_some(Storage { read_bytes, write_bytes });
+        self.programs.figures(JobTotals { cpu_ns: self.spent_ns, storage }, self.started_ns)
     }
 
     fn sample_memory(&mut self, root: &Root, now_ns: u64, effort: Effort) -> MemoryActivity {
@@ -253,26 +279,23 @@ impl Job {
         if self.first_at_ns == 0 {
             self.first_at_ns = self.ledger_at_ns;
         }
-        let members = self.tree.members();
+        let members = self.tree.members().to_vec();
         self.io_refused.retain(|((pid, start_ticks), _)| {
             members.iter().any(|member| (member.pid, member.stat.start_ticks) == (*pid, *start_ticks))
         });
-        self.accounts.clear();
-        for at in 0..self.tree.members().len() {
-            if let Some(member) = self.tree.members().get(at).copied() {
-                let account = self.account(root, &member, sampler);
-                self.accounts.push(account);
-            }
-        }
+        let accounts: Vec<Account> =
+            members.iter().map(|member| self.account(root, member, sampler)).collect();
         self.ledger_sample = self.tree.sample();
         let cutime_ns =
-            self.accounts.iter().fold(0, |sum: u64, one| sum.saturating_add(one.reaped_children.cpu_ns));
+            accounts.iter().fold(0, |sum: u64, one| sum.saturating_add(one.reaped_children.cpu_ns));
         self.ticks_seen += u32::from(cutime_ns != self.cutime_ns || !reaped.is_empty());
         self.cutime_ns = cutime_ns;
         if self.ticks_seen > 0 {
             self.steps_until_ns = self.ledger_at_ns + STEP_NS;
         }
-        self.ledger.add(&self.accounts, reaped);
+        self.programs.add_reaped(reaped);
+        self.programs.add_storage(&accounts);
+        self.ledger.add(&accounts, reaped);
     }
 
     /// Adds the peak of a child that started and ended between two samples, from `getrusage` of the host process.
@@ -305,8 +328,8 @@ impl Job {
             self.steal.without_steal(Spent { counted_ns, seen_ns, unreaped_ns, ignores_children }, cpus)
         });
         self.spent_ns = self.spent_ns.max(seen_ns).max(own_ns.unwrap_or(0));
-        let is_continuous = self.counter.as_ref().is_some_and(TreeCounter::is_continuous);
-        let by_counter = is_continuous && counted_ns == Some(self.spent_ns);
+        let counter_is = |quality: fn(&TreeCounter) -> bool| self.counter.as_ref().is_some_and(quality);
+        let by_counter = counter_is(TreeCounter::is_continuous) && counted_ns == Some(self.spent_ns);
         let by_clocks = seen_ns == self.spent_ns && self.ticks_seen == 0 && begin_ns >= self.steps_until_ns;
         // The CPU clocks of the processes were read before the counter.
         let begin_ns = if by_counter { begin_ns } else { self.began_ns };
@@ -319,7 +342,7 @@ impl Job {
                 (false, false) => Counter::Stepping,
             },
             seen_ns,
-            is_counted: counted_ns.is_some() && self.is_fully_counted(),
+            is_counted: counted_ns.is_some() && counter_is(TreeCounter::is_complete),
         }
     }
 
@@ -345,17 +368,20 @@ impl Job {
             memory_mean_kib: memory.and_then(Memory::mean_kib),
             rss_kib: level.map(|level| level.rss_kib),
             swap_kib: level.map(|level| level.swap_kib),
+            thread_times: None,
             threads: (!self.tree.is_blind()).then(|| alive().map(|member| member.stat.threads).sum()),
         }
     }
 
-    pub fn end(&mut self, ended: Ended, own_rss_kib: u64) {
+    pub fn end(&mut self, ended: Ended, own_rss_kib: u64) -> bool {
         self.ended = Some(ended);
         let explained_kib = self.memory.largest_peak_rss_kib().unwrap_or(0).max(own_rss_kib);
-        if ended.max_rss_kib > explained_kib {
-            // No sampled process had this high-water mark, so it was reached since the last sample.
+        let is_new = ended.max_rss_kib > explained_kib;
+        if is_new {
+            // No sampled process had this high-water mark.
             self.memory.prove_peak(ended.max_rss_kib);
         }
+        is_new
     }
 
     pub fn start_interval(&mut self) {
@@ -381,13 +407,8 @@ impl Job {
             return Account { is_exiting: true, ..*known };
         }
         self.ticks_seen += u32::from(clock_ns.is_none());
-        let mut own_ns =
-            clock_ns.unwrap_or_else(|| ticks_ns(stat.utime_ticks.saturating_add(stat.stime_ticks)));
-        if let SamplerPlace::InHostProcess { pid, cpu_ns } = sampler
-            && pid == member.pid
-        {
-            own_ns = own_ns.saturating_sub(cpu_ns);
-        }
+        let own_ns = clock_ns.unwrap_or_else(|| ticks_ns(stat.utime_ticks.saturating_add(stat.stime_ticks)));
+        let own_ns = own_ns.saturating_sub(sampler.cpu_ns_in(member.pid).unwrap_or(0));
         let waited_ns = ticks_ns(waited_user.saturating_add(waited_system));
         let mut cpu_ns = own_ns.saturating_add(waited_ns);
         let mut user_ticks = stat.utime_ticks.saturating_add(waited_user);
@@ -448,5 +469,28 @@ impl Job {
             Some((_, since_ns)) => self.io_denied |= now_ns.saturating_sub(*since_ns) >= IO_DENIED_AFTER_NS,
             None => self.io_refused.push((who, now_ns)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn refused_processes_are_forgotten_when_they_end() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("proc/50")).unwrap();
+        let stat = "50 (a) S 1 50 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 5 0 5 0\n";
+        fs::write(folder.path().join("proc/50/stat"), stat).unwrap();
+        let root = Root::recorded(folder.path()).unwrap();
+        let mut job = Job::new(&root, 50, &Config::default(), None, None);
+        for who in [(50, 5), (50, 4), (60, 7)] {
+            job.note_refusal(who);
+        }
+        job.read(&root, &Snapshot::default(), &[], SamplerPlace::OwnProcess).unwrap();
+        let refused: Vec<_> = job.io_refused.iter().map(|(who, _)| *who).collect();
+        assert_eq!(refused, [(50, 5)], "the others have ended");
     }
 }

@@ -38,6 +38,11 @@ impl Member {
     pub(super) const fn new(pid: u32, stat: PidStat, read_at: u64, clock_ns: Option<u64>) -> Self {
         Self { pid, stat, is_leaving: false, read_at, clock_ns }
     }
+
+    /// The CPU clock before `stat` was read, without the time of sampling threads.
+    pub const fn clock_ns(&self) -> Option<u64> {
+        self.clock_ns
+    }
 }
 
 /// The processes of the job, updated at every sample.
@@ -55,7 +60,8 @@ pub struct Tree {
     members: Vec<Member>,
     is_blind: bool,
     has_changed: bool,
-    new_pids: NewPids,
+    has_other_members: bool,
+    pub(super) new_pids: NewPids,
     /// Whether address spaces are random: then a process with the fingerprint of a member was forked from the member.
     fingerprints_differ: bool,
     /// Number of the last sample, and number of rows so far.
@@ -76,6 +82,7 @@ impl Tree {
             members: Vec::new(),
             is_blind: false,
             has_changed: false,
+            has_other_members: false,
             new_pids: NewPids::since(root, reaper.map(|_| root_pid)),
             fingerprints_differ: root.text("/proc/sys/kernel/randomize_va_space").as_deref() == Some("2"),
             sample: 0,
@@ -84,19 +91,14 @@ impl Tree {
         }
     }
 
-    /// Looks for members only among these processes at the next update.
-    pub fn start_with(&mut self, pids: Vec<u32>) {
-        self.new_pids.prepare(pids);
-    }
-
-    /// Looks for members among all processes of the machine at the next update: orphans may be older than the tracker.
-    pub const fn find_older_orphans(&mut self) {
-        self.new_pids.forget();
-    }
-
     /// Whether the last update read a member, or found or lost one.
     pub const fn has_changed(&self) -> bool {
         self.has_changed
+    }
+
+    /// Whether the last update found or lost a member.
+    pub const fn has_other_members(&self) -> bool {
+        self.has_other_members
     }
 
     /// Number of the last sample.
@@ -146,7 +148,7 @@ impl Tree {
             let is_due = is_row && at % REFRESH_ROUND == self.rows % REFRESH_ROUND;
             let clock_ns = clock_ns(root, then.pid, sampler);
             let has_run = clock_ns.zip(then.clock_ns).is_none_or(|(now, then_ns)| {
-                let error_ns = if is_host(then.pid, sampler) { OWN_CPU_ERROR_NS } else { 0 };
+                let error_ns = sampler.cpu_ns_in(then.pid).map_or(0, |_| OWN_CPU_ERROR_NS);
                 now.abs_diff(then_ns) > error_ns
             });
             if !has_run && !is_due {
@@ -167,8 +169,10 @@ impl Tree {
         if self.with_children {
             self.admit_new(root, &before, sampler);
         }
-        self.has_changed = before.len() != self.members.len()
-            || self.members.iter().any(|member| member.read_at == self.sample);
+        self.has_other_members =
+            !before.iter().map(|member| member.pid).eq(self.members.iter().map(|member| member.pid));
+        self.has_changed =
+            self.has_other_members || self.members.iter().any(|member| member.read_at == self.sample);
         Ok(())
     }
 
@@ -281,19 +285,9 @@ impl Tree {
     }
 }
 
-fn is_host(pid: u32, sampler: SamplerPlace) -> bool {
-    matches!(sampler, SamplerPlace::InHostProcess { pid: host, .. } if host == pid)
-}
-
 /// The CPU clock of a process, without the time of sampling threads.
 fn clock_ns(root: &Root, pid: u32, sampler: SamplerPlace) -> Option<u64> {
-    let clock_ns = root.process_cpu_ns(pid)?;
-    match sampler {
-        SamplerPlace::InHostProcess { pid: host, cpu_ns } if host == pid => {
-            Some(clock_ns.saturating_sub(cpu_ns))
-        }
-        _ => Some(clock_ns),
-    }
+    Some(root.process_cpu_ns(pid)?.saturating_sub(sampler.cpu_ns_in(pid).unwrap_or(0)))
 }
 
 #[cfg(test)]

@@ -56,6 +56,19 @@ impl CpuTime {
     }
 }
 
+/// Time of the job by what its threads did, since the recording began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// At least one thread ran.
+    pub running_ns: u64,
+    /// No thread ran, and at least one was ready to run.
+    pub ready_ns: u64,
+    /// Time that threads were ready to run, summed over all threads.
+    pub queued_ns: u64,
+    /// CPU time of the threads that were read.
+    pub seen_ns: u64,
+}
+
 /// Usage of a job. Counters count from the start of the recording. A value that is not measured is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobUsage {
@@ -83,6 +96,8 @@ pub struct JobUsage {
     /// Sum of the swapped memory of all members.
     pub swap_kib: Option<u64>,
     pub threads: Option<u64>,
+    /// `None` if the kernel does not count the times of threads.
+    pub thread_times: Option<ThreadTimes>,
 }
 
 #[cfg(test)]

@@ -29,7 +29,10 @@ pub use linux::*;
 #[cfg(target_os = "macos")]
 pub use macos::*;
 #[cfg(not(target_os = "linux"))]
-pub use other::{EventFd, Watch, is_on_local_disk, leave_descriptors, wait_for_eventfd, without_size_signal};
+pub use other::{
+    EventFd, FileWatch, Watch, is_on_local_disk, leave_descriptors, reset_peak_rss, wait_for_eventfd,
+    without_size_signal,
+};
 pub use pid_path::pid_path;
 pub use process_counter::{ProcessCounter, background_cpu_ns, note_background_cpu};
 #[cfg(unix)]

@@ -26,6 +26,8 @@ impl EventFd {
     }
 }
 
+pub const fn reset_peak_rss() {}
+
 #[derive(Debug)]
 pub enum Watch {}
 
@@ -35,7 +37,21 @@ impl Watch {
     }
 }
 
-pub const fn wait_for_eventfd(eventfd: &EventFd, _watched: Option<&Watch>, _timeout: Duration) -> bool {
+#[derive(Debug)]
+pub enum FileWatch {}
+
+impl FileWatch {
+    pub const fn open(_path: &Path) -> Option<Self> {
+        None
+    }
+}
+
+pub const fn wait_for_eventfd(
+    eventfd: &EventFd,
+    _watched: Option<&Watch>,
+    _file: Option<&FileWatch>,
+    _timeout: Duration,
+) -> bool {
     match *eventfd {}
 }
 

@@ -1,4 +1,5 @@
-//! Recognises files that this package has written: recordings, CSV and JSON lines, Parquet files and reports.
+//! Recognises files that this package has written: recordings, CSV and JSON lines, Parquet files, reports, runs as JSON and
+//! results for CI.
 //!
 //! In:  a path. Out: whether the file may be replaced without a question. Only the first bytes are read.
 
@@ -48,7 +49,10 @@ fn is_own_text(start: &[u8]) -> bool {
         && (contains("cpu_usage\"") || contains("CPU usage\""));
     let is_report =
         starts_with("<!DOCTYPE html>") && contains("<meta name=\"generator\" content=\"resource-tracker\">");
-    is_recording || is_table || is_report
+    let is_junit = starts_with("<?xml") && contains("<testsuite name=\"resource-tracker\"");
+    let is_run =
+        starts_with("{\n  \"schema_version\": ") && contains("\n  \"id\": ") && contains("\n  \"job\": ");
+    is_recording || is_table || is_report || is_junit || is_run
 }
 
 /// The file's metadata is at its end, before its length and the magic number. It starts with the name of the schema.

@@ -199,6 +199,13 @@ pub fn open_regular_to_lock(path: &Path) -> io::Result<File> {
     check_regular(OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?)
 }
 
+/// Opens a regular file to append to it, for its owner only if it is created.
+pub fn open_regular_to_append(path: &Path, creates: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    check_regular(options.append(true).create(creates).mode(0o600).custom_flags(flags).open(path)?)
+}
+
 fn check_regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);

@@ -371,6 +371,10 @@ pub fn open_regular_to_lock(path: &std::path::Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
+pub fn open_regular_to_append(path: &std::path::Path, creates: bool) -> io::Result<File> {
+    OpenOptions::new().append(true).create(creates).open(path)
+}
+
 /// Always an error: a lock on Windows would prevent other processes from reading the file.
 pub fn try_lock(_file: &File) -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())

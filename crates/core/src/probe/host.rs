@@ -47,6 +47,25 @@ pub fn server_info() -> Map<String, Value> {
     Root::host_in_process().map(|root| read(&root, "self").server_info()).unwrap_or_default()
 }
 
+/// Name of the operating system as `uname -s` and Python's `platform.system()` write it.
+fn os() -> &'static str {
+    match std::env::consts::OS {
+        "linux" => "Linux",
+        "macos" => "Darwin",
+        "windows" => "Windows",
+        other => other,
+    }
+}
+
+/// CPU architecture in the spelling of the catalogue: `x86_64`, `arm64`, …
+pub(crate) fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        "x86" => "i386",
+        other => other,
+    }
+}
+
 /// Size, used and free bytes of each ZFS pool.
 pub fn zfs_pools() -> Vec<(String, DiskSpace)> {
     Root::host_in_process().and_then(|root| super::zfs_pools(&root)).unwrap_or_default()
@@ -80,7 +99,7 @@ fn read_without_gpus(root: &Root, limits: Limits) -> Host {
     let candidates = [limits.cpu_cores, fewer(limits.cpuset_cpus), fewer(limits.affinity_cpus)];
     let memory_limit_mib = limits.memory_bytes.map(|bytes| mib_of_kib(bytes / 1024));
     Host {
-        os: std::env::consts::OS,
+        os: os(),
         vcpus,
         memory_mib,
         cpu_limit_cores: candidates.into_iter().flatten().reduce(f64::min),
@@ -116,6 +135,7 @@ impl Host {
         let two_decimals = |value: f64| (value * 100.0).round() / 100.0;
         let Value::Object(info) = json!({
             "os": self.os,
+            "architecture": architecture(),
             "vcpus": self.vcpus,
             "memory_mb": self.memory_mib.map(two_decimals),
             "gpu_count": self.gpus.names.as_ref().map(Vec::len),

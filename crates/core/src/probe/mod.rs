@@ -10,9 +10,11 @@ use crate::error::SourceError;
 use crate::os::Moment;
 use crate::os::root::Root;
 use crate::probe::cgroup::{JobCgroups, Limits, OomCounts, read_limits};
+use crate::probe::evidence::{FullFileSystem, LimitReached};
 use crate::probe::snapshot::Snapshot;
 
 pub mod cgroup;
+pub mod evidence;
 pub mod gpu;
 pub mod host;
 mod partition;
@@ -30,6 +32,22 @@ pub(crate) use portable::{command_of, is_gone, pid_namespace, process_start};
 pub use procfs::zfs_pools;
 #[cfg(target_os = "linux")]
 pub(crate) use procfs::{command_of, is_gone, pid_namespace, process_start};
+
+/// Local file systems without free space, and what the job that ran `command` has there. Empty on other systems.
+#[cfg(target_os = "linux")]
+pub(crate) fn full_file_systems(command: &[String]) -> Vec<FullFileSystem> {
+    let (Ok(root), Ok(working_directory)) = (Root::host(), std::env::current_dir()) else {
+        return Vec::new();
+    };
+    let temporary = std::env::temp_dir();
+    let places = procfs::Places { working_directory: &working_directory, temporary: &temporary, command };
+    procfs::full_file_systems(&root, places)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) const fn full_file_systems(_command: &[String]) -> Vec<FullFileSystem> {
+    Vec::new()
+}
 
 /// Reads one interface of the host, such as a kernel file or a cgroup.
 pub trait Source: Send {
@@ -94,6 +112,11 @@ impl MachineProbe {
     /// OOM kills in the job's cgroups and on the machine.
     pub fn oom_counts(&self) -> OomCounts {
         self.cgroups.as_ref().map(|cgroups| cgroups.oom_counts(&self.root)).unwrap_or_default()
+    }
+
+    /// The limit of processes of the job's cgroups, if the kernel refused a process.
+    pub fn process_limit_reached(&self) -> Option<LimitReached> {
+        self.cgroups.as_ref().and_then(|cgroups| cgroups.process_limit_reached(&self.root))
     }
 
     /// Reads all sources.

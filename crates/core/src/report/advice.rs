@@ -2,12 +2,15 @@
 
 use maud::{Markup, html};
 
-use super::snippets::snippets;
 use super::{Context, Standing, money};
-use crate::analysis::recommend::{Advice, Resources};
-use crate::human::{self, Scale};
+use crate::analysis::recommend::{Advice, Warning};
+use crate::analysis::requests::Requests;
+use crate::human;
 use crate::metric::Metric;
-use crate::store::recording::Head;
+use crate::store::recording::{Head, Status};
+
+/// Snippets that are shown at once; the others unfold.
+const FIRST_SNIPPETS: usize = 2;
 
 pub(super) fn section(head: &Head, context: &Context) -> Markup {
     html! {
@@ -17,7 +20,8 @@ pub(super) fn section(head: &Head, context: &Context) -> Markup {
                 Ok(advice) => {
                     div.cards.size {
                         (request(head, context, advice))
-                        (copyable(&advice.to_ask()))
+                        (copyable(&advice.request.requests(head.run.as_ref())))
+                        (what_if(context))
                         (money::servers(context))
                     }
                 }
@@ -28,17 +32,18 @@ pub(super) fn section(head: &Head, context: &Context) -> Markup {
 }
 
 fn request(head: &Head, context: &Context, advice: &Advice) -> Markup {
-    let about_standing = match Standing::of(head, context) {
-        Standing::Failed => Some("the run failed: a successful run may need more".to_owned()),
-        Standing::TrackerDied => {
-            Some("the tracker died before the run ended: the figures are incomplete".to_owned())
-        }
-        Standing::Pending => Some("the run has not ended: the figures are preliminary".to_owned()),
-        Standing::Finished => None,
+    // Metaflow tells the status beside the recording.
+    let beside = match Standing::of(head, context) {
+        Standing::Failed if context.failed => Some(Status::Failed),
+        Standing::Pending if context.running => Some(Status::Running),
+        _ => None,
     };
-    let findings: Vec<String> = advice.findings.iter().map(ToString::to_string).collect();
-    let warnings = advice.warnings.iter().map(ToString::to_string);
-    let warnings: Vec<String> = about_standing.into_iter().chain(warnings).collect();
+    let beside = beside.map(|status| Warning::Incomplete { status });
+    let own = advice
+        .warnings
+        .iter()
+        .filter(|warning| beside.is_none() || !matches!(warning, Warning::Incomplete { .. }));
+    let warnings: Vec<String> = beside.iter().chain(own).map(ToString::to_string).collect();
     html! {
         div.card {
             h3 { "Request for the next run" }
@@ -46,48 +51,70 @@ fn request(head: &Head, context: &Context, advice: &Advice) -> Markup {
             @if let Some(requested) = &context.requested {
                 p.note { "Requested for this run: " code { (requested) } }
             }
-            (list("Possible improvements", &findings))
             (list("Reliability", &warnings))
         }
     }
 }
 
 fn needs(head: &Head, context: &Context, advice: &Advice) -> Markup {
-    let (resources, basis, had) = (advice.to_ask(), &advice.basis, head.limits());
-    let over = match basis.runs {
-        1 => String::new(),
-        runs => format!(" over {runs} runs"),
-    };
+    let (request, had) = (&advice.request, head.limits());
+    let mean_cores = context.summary.of(Metric::ProcessCpu).mean();
+    let cpu_share = mean_cores.zip(had.cpu_cores).map(|(mean, had)| mean / had);
+    let peak_mib = context.summary.memory_peak_kib().map(|kib| kib / 1024.0);
+    let memory_share = peak_mib.zip(had.memory_mb).map(|(peak, had)| peak / had);
     // Earlier runs may have had other machines, so a share is always that of this run.
-    let this_run = if basis.runs == 1 { "" } else { "this run: " };
     let used = |share: Option<f64>, what: &str| {
         share.map_or_else(String::new, |share| {
-            format!(" ({this_run}{} of the available {what})", human::percent(share))
+            format!(" ({} of the available {what} used)", human::percent(share))
         })
     };
-    let cores = |value: Option<f64>| value.map_or_else(String::new, |value| Scale::Cores.show(value));
-    let megabytes = |value: Option<f64>| value.map_or_else(String::new, human::megabytes);
-    let summary = &context.summary;
-    let mean_cores = summary.of(Metric::ProcessCpu).mean();
-    let cpu_share = mean_cores.zip(had.cpu_cores).map(|(mean, had)| mean / had);
-    let peak_mb = basis.memory_peak_kib.map(|kib| kib / 1024.0);
-    let memory_share = summary.memory_peak_kib().zip(had.memory_mb).map(|(kib, had)| kib / 1024.0 / had);
-    let cpu_reason = format!("mean usage {}{over}{}", cores(basis.cpu_mean_cores), used(cpu_share, "CPUs"));
-    let margin = if resources == advice.resources {
-        ", plus 20 %, rounded up"
-    } else {
-        "; estimate after an OOM kill"
-    };
-    let memory_reason = format!("peak {}{over}{}{margin}", megabytes(peak_mb), used(memory_share, "memory"));
+    let cpu = advice.cpu.as_ref().map_or("", |cpu| cpu.why.as_str());
+    let memory_why = advice.memory.as_ref().map_or("", |memory| memory.why.as_str());
     html! {
-        (need("CPU", &count(resources.cpu, "CPU"), &cpu_reason, cpu_share))
-        (need("Memory", &memory(resources.memory_mb), &memory_reason, memory_share))
-        @if resources.gpu > 0 {
-            (need("GPU", &count(resources.gpu, "GPU"), &format!("mean usage {}{over}", cores(basis.gpu_mean)), None))
+        (need("CPU", &count(request.cpu, "CPU"), &format!("{cpu}{}", used(cpu_share, "CPUs")), cpu_share))
+        (need("Memory", &memory(request.memory_mb), &format!("{memory_why}{}", used(memory_share, "memory")), memory_share))
+        @if let Some(gpu) = &advice.gpu {
+            (need("GPU", &count(request.gpu, "GPU"), &gpu.why, None))
+            @if request.vram_mb > 0 {
+                (need("VRAM", &memory(request.vram_mb), "1.2 × the peak, rounded up", None))
+            }
         }
-        @if resources.vram_mb > 0 {
-            @let reason = format!("peak {}{over}, plus 20 %, rounded up", megabytes(basis.vram_peak_mib));
-            (need("VRAM", &memory(resources.vram_mb), &reason, None))
+    }
+}
+
+/// Predicted time and cost with 1, 2, 4, … CPUs.
+fn what_if(context: &Context) -> Markup {
+    if context.what_if.is_empty() {
+        return Markup::default();
+    }
+    html! {
+        div.card.wide {
+            h3 { "Time and cost by number of CPUs" }
+            div.scroll tabindex="0" role="group" aria-label="Time and cost by number of CPUs" {
+                table.figures {
+                    thead {
+                        tr {
+                            th scope="col" { "CPUs" }
+                            th scope="col" { "Predicted time" }
+                            th.word scope="col" { "Cheapest server" }
+                            th scope="col" { "Cost of a run" }
+                            th.word scope="col" { "Best" }
+                        }
+                    }
+                    tbody {
+                        @for row in &context.what_if {
+                            tr {
+                                th scope="row" { (row.cpus) }
+                                td { (human::duration(row.predicted_seconds)) }
+                                td.word { @if let Some(server) = &row.server { (server.vendor_id) " " bdi { (server.name) } } }
+                                td { @if let Some(usd) = row.cost_usd { (human::usd(usd)) } }
+                                td.word { (row.marks()) }
+                            }
+                        }
+                    }
+                }
+            }
+            p.note { "Predicted from this run: the same work, and waiting stays. Servers differ in speed, which is not predicted." }
         }
     }
 }
@@ -129,16 +156,29 @@ fn list(title: &str, lines: &[String]) -> Markup {
     }
 }
 
-fn copyable(resources: &Resources) -> Markup {
+fn copyable(requests: &Requests) -> Markup {
+    let named = requests.named();
+    let (first, others) = named.split_at(named.len().min(FIRST_SNIPPETS));
+    let names: Vec<&str> = others.iter().map(|(name, _)| *name).collect();
     html! {
         div.card {
             h3 { "Snippets to copy" }
-            @for (name, text) in snippets(resources) {
-                div.snippet {
-                    h4 { (name) }
-                    pre tabindex="0" aria-label={ (name) " snippet" } { (text) }
+            @for (name, text) in first { (snippet(name, text)) }
+            @if !others.is_empty() {
+                details {
+                    summary { (names.join(", ")) }
+                    @for (name, text) in others { (snippet(name, text)) }
                 }
             }
+        }
+    }
+}
+
+fn snippet(name: &str, text: &str) -> Markup {
+    html! {
+        div.snippet {
+            h4 { (name) }
+            pre tabindex="0" aria-label={ (name) " snippet" } { (text) }
         }
     }
 }

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use maud::{Markup, html};
 
 use super::axis::{self, Side};
+use super::bands::{self, Band};
 use super::plots::{Line, Plot};
 use super::timeline::{Group, Level, Timeline};
 use crate::human::{Scale, Zone};
@@ -25,7 +26,7 @@ pub(super) const HEIGHT: f64 = 1000.0;
 /// A limit is part of the chart up to this multiple of the data. A higher limit would flatten the data.
 pub(super) const LIMIT_IN_SIGHT: f64 = 3.0;
 
-pub(super) fn figure(plot: &Plot, timeline: &Timeline, zone: &Zone) -> Markup {
+pub(super) fn figure(plot: &Plot, timeline: &Timeline, bands: &[Band], zone: &Zone) -> Markup {
     let groups = timeline.reduce(DRAWN);
     let side = axis::side(plot.scale, highest(plot));
     let canvas = Canvas { length_s: timeline.length_s, top: side.top };
@@ -44,6 +45,7 @@ pub(super) fn figure(plot: &Plot, timeline: &Timeline, zone: &Zone) -> Markup {
                 (side_labels(&side))
                 svg.area role="img" aria-label=(spoken(plot, timeline, zone))
                     viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" {
+                    @if !bands.is_empty() { path.phase d=(canvas.shade(bands)) {} }
                     path.grid d=(grid) {}
                     // The job is last, so that it is drawn over the machine.
                     @for (number, line) in plot.lines.iter().enumerate().rev() {
@@ -52,6 +54,9 @@ pub(super) fn figure(plot: &Plot, timeline: &Timeline, zone: &Zone) -> Markup {
                     path.limit d=(rules(inside.iter().map(|limit| canvas.y(limit.value)))) {}
                 }
                 svg.over aria-hidden="true" {
+                    @for (share, name) in bands::labels(bands, timeline.length_s) {
+                        text.phase-label x=(percent(share)) dx="4" dy="12" { (name) }
+                    }
                     @for limit in &inside {
                         @let from_top = 1.0 - limit.value / side.top;
                         @let dy = if from_top < 0.1 { 13 } else { -5 };
@@ -149,6 +154,15 @@ impl Canvas {
 
     fn y(&self, value: f64) -> i32 {
         whole((1.0 - value / self.top) * HEIGHT)
+    }
+
+    /// Every second phase as an area.
+    fn shade(&self, bands: &[Band]) -> String {
+        bands.iter().skip(1).step_by(2).fold(String::new(), |mut path, band| {
+            let (from, to) = (self.x(band.from_s), self.x(band.to_s));
+            let _ = write!(path, "M{from} 0H{to}V{HEIGHT}H{from}z");
+            path
+        })
     }
 
     /// A step line: one horizontal stroke per group.
@@ -277,6 +291,13 @@ mod tests {
     #[test]
     fn short_row_is_drawn_to_scale() {
         assert_eq!(steps(&timeline(&[1.0, 1.25]), &[1.0, 0.0], 1.0), "M0 0h3200v1000h800");
+    }
+
+    #[test]
+    fn every_second_phase_is_shaded() {
+        let band = |from_s: f64, to_s: f64| Band { from_s, to_s, name: String::new() };
+        let canvas = Canvas { length_s: 10.0, top: 1.0 };
+        assert_eq!(canvas.shade(&[band(0.0, 2.0), band(2.0, 4.0), band(4.0, 10.0)]), "M800 0H1600V1000H800z");
     }
 
     #[test]

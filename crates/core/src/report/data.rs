@@ -1,11 +1,13 @@
 //! The data of all charts as JSON for `page.js`, which redraws them on zoom and shows values at the cursor.
 //!
-//! In:  plots and the time axis. Out: JSON with numbers and names of the tracker; no text of the run.
+//! In:  plots, the time axis and the phases. Out: JSON with numbers, names of the tracker and names of phases; no other
+//! text of the run.
 //! Units, rounding and axis steps are part of the data, so that `page.js` has no formatting rules of its own.
 
 use serde::{Serialize, Serializer};
 
 use super::axis;
+use super::bands::Band;
 use super::chart::{HEIGHT, LIMIT_IN_SIGHT, WIDTH, has_range, peak};
 use super::plots::{Line, Plot};
 use super::timeline::{Group, Level, Timeline};
@@ -33,6 +35,8 @@ struct Data<'a> {
     steps: Vec<(u64, f64)>,
     spans: Vec<Span>,
     charts: Vec<Chart<'a>>,
+    /// Begin and end in milliseconds, and name.
+    phases: Vec<(u64, u64, &'a str)>,
 }
 
 /// A span in milliseconds: its length, preceded by the gap to the previous span if there is one.
@@ -70,7 +74,7 @@ struct Series<'a> {
     max: Option<Vec<Option<Short>>>,
 }
 
-pub(super) fn json(plots: &[Plot], timeline: &Timeline, zone: &Zone) -> String {
+pub(super) fn json(plots: &[Plot], timeline: &Timeline, bands: &[Band], zone: &Zone) -> String {
     let groups = timeline.reduce(STEPS);
     let charts = plots.iter().map(|plot| Chart {
         id: plot.id,
@@ -90,6 +94,10 @@ pub(super) fn json(plots: &[Plot], timeline: &Timeline, zone: &Zone) -> String {
         steps: axis::steps().map(|(step_s, most)| (whole_ms(step_s), most)).collect(),
         spans: spans(&groups),
         charts: charts.collect(),
+        phases: bands
+            .iter()
+            .map(|band| (whole_ms(band.from_s), whole_ms(band.to_s), band.name.as_str()))
+            .collect(),
     };
     // `<` in a label could end the script element.
     serde_json::to_string(&data).unwrap_or_default().replace('<', "\\u003c")

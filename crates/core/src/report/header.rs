@@ -6,27 +6,10 @@ use serde_json::{Map, Value};
 use super::facts::Facts;
 use super::{Context, Standing, money, plots};
 use crate::analysis::allocation::allocation;
-use crate::analysis::recommend::server_number;
 use crate::human::{self, Scale};
 use crate::metric::Metric;
+use crate::store::recording::head::server_number;
 use crate::store::recording::{Head, Run, Status};
-
-/// Longest title in characters. The full command is among the facts.
-const TITLE_LENGTH: usize = 120;
-
-/// The title of the page: the given title, the job's name, the command, or the process id.
-pub(super) fn title(head: &Head, context: &Context) -> String {
-    let run = head.run.as_ref();
-    let given = context.title.clone().or_else(|| run?.job.clone());
-    let command = || run?.command.as_ref().map(|words| words.join(" "));
-    let named = given.or_else(command).filter(|name| !name.trim().is_empty());
-    let name = named.unwrap_or_else(|| format!("Process {}", head.metadata.pid));
-    if name.chars().count() > TITLE_LENGTH {
-        name.chars().take(TITLE_LENGTH - 1).chain(['…']).collect()
-    } else {
-        name
-    }
-}
 
 pub(super) fn header(head: &Head, context: &Context, title: &str) -> Markup {
     let (class, word) = match Standing::of(head, context) {
@@ -40,6 +23,7 @@ pub(super) fn header(head: &Head, context: &Context, title: &str) -> Markup {
             p.kind { "resource-tracker report" }
             h1 { bdi { (title) } }
             p.status { strong.badge.(class) { (word) } " " (ending(head, context)) }
+            (why(context))
             (tiles(head, context))
             h2.unseen { "Run and machine" }
             div.cards { (run_facts(head, context)) (machine_facts(head, context)) }
@@ -74,6 +58,19 @@ fn ending(head: &Head, context: &Context) -> String {
         (Standing::Finished, _) => after,
     };
     words.trim().to_owned()
+}
+
+/// Why the run failed, and the evidence.
+fn why(context: &Context) -> Markup {
+    let Some(verdict) = &context.verdict else { return html! {} };
+    html! {
+        div.why {
+            p { strong { (verdict.message) } @if let Some(next) = &verdict.next { " Next: " (next) "." } }
+            @if !verdict.evidence.is_empty() {
+                ul { @for fact in &verdict.evidence { li { bdi { (fact) } } } }
+            }
+        }
+    }
 }
 
 /// The four main figures.
@@ -149,6 +146,7 @@ fn run_facts(head: &Head, context: &Context) -> Facts {
     }
     let command = run.and_then(|run| run.command.as_ref());
     facts.add_code("Command", command.map(|words| words.join(" ")));
+    facts.add_code("Error", run.and_then(|run| run.error.clone()));
     facts.add("Started", moment(head.metadata.start_time));
     let is_open = matches!(Standing::of(head, context), Standing::Pending | Standing::TrackerDied);
     facts.add(if is_open { "Last sample" } else { "Ended" }, moment(head.metadata.stop_time));

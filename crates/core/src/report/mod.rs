@@ -14,23 +14,34 @@
 
 mod advice;
 mod axis;
+mod bands;
 mod chart;
 mod data;
 mod facts;
 mod figures;
+mod folded_table;
 mod gpu_table;
 mod header;
 mod money;
 mod page;
 mod plots;
-mod snippets;
+mod program_table;
+mod stood_out;
 mod timeline;
+mod title;
+mod waits;
 
 pub use crate::human::Zone;
 
-use crate::analysis::cost::{Servers, price_of};
-use crate::analysis::recommend::{Advice, RecommendError, advise};
-use crate::market::catalog::{Catalog, InstancePrice, RunCost, Server};
+use serde_json::{Map, Value, json};
+
+use crate::analysis::cost::{PricedServer, Servers, price_of, what_if_costs};
+use crate::analysis::recommend::{Advice, AdviceOptions, RecommendError};
+use crate::analysis::sizing::{EarlierRuns, WhatIf};
+use crate::analysis::verdict::Verdict;
+use crate::analysis::waits::Waits;
+use crate::market::catalog::{Catalog, Filters, InstancePrice, RunCost, Server};
+use crate::store::history::Entry;
 use crate::store::recording::{Head, Recording, Status};
 use crate::store::stats::Stats;
 use crate::store::summary::Summary;
@@ -44,7 +55,9 @@ pub struct Context {
     pub zone: Zone,
     /// The program that makes the report: `standalone`, `R`, `Metaflow`, …; case-insensitive.
     pub integration: String,
-    /// Title of the page; by default the job's name or command.
+    /// Version of that program.
+    pub integration_version: Option<String>,
+    /// Title of the page; by default the job's name, script or command.
     pub title: Option<String>,
     /// More names of the run: `("Flow", "TrainFlow")`, `("Step", "start")`.
     pub names: Vec<(String, String)>,
@@ -59,50 +72,118 @@ pub struct Context {
     /// Summary of the recording.
     pub summary: Summary,
     pub advice: Result<Advice, RecommendError>,
+    /// Why the run did not end with status 0; `None` if it did, or if its end is unknown.
+    pub verdict: Option<Verdict>,
+    /// Which servers are offered.
+    pub filters: Filters,
     /// Servers that fit the advice.
     pub servers: Servers,
+    /// Predicted time and cost of a run with 1, 2, 4, … CPUs; empty before `ask_what_if`.
+    pub what_if: Vec<WhatIf<PricedServer>>,
     /// Price of the machine that the run used; `None` if unknown.
     pub price: Option<InstancePrice>,
 }
 
 impl Context {
     /// The context of a recording with this head and summary, without servers and prices.
-    pub fn of(head: &Head, summary: Summary, history: Vec<Stats>, made_at: f64, zone: Zone) -> Self {
-        let advice = advise(&summary, &history, head.limits(), head.run.as_ref());
+    pub fn of(
+        head: &Head,
+        summary: Summary,
+        earlier: EarlierRuns,
+        options: &AdviceOptions,
+        made_at: f64,
+        zone: Zone,
+    ) -> Self {
+        let advice = Advice::of(head, &summary, &earlier, options);
+        let request_mb = advice.as_ref().ok().map(|advice| advice.request.memory_mb);
         Self {
+            verdict: Verdict::of(head, &summary, request_mb),
             made_at,
             zone,
             integration: "standalone".to_owned(),
+            integration_version: None,
             title: None,
             names: Vec::new(),
             requested: None,
             failed: false,
             running: false,
-            history,
+            history: earlier.stats,
             summary,
             advice,
+            filters: options.filters.clone(),
             servers: Servers::NotAsked,
+            what_if: Vec::new(),
             price: None,
         }
     }
 
     /// Looks up servers and prices. The settings of the catalogue decide whether this uses the network.
     pub fn ask(&mut self, head: &Head, catalog: &mut Catalog) {
-        if let Ok(advice) = &self.advice {
-            self.servers = Servers::search(advice.to_ask(), catalog);
-        }
         self.price = price_of(head, catalog);
+        if let Ok(advice) = &self.advice {
+            self.servers = Servers::search(advice, head, catalog, &self.filters);
+        }
     }
 
-    /// The recommended server.
+    /// Looks up a server for each row of the table of predicted times.
+    pub fn ask_what_if(&mut self, head: &Head, catalog: &mut Catalog) {
+        if let Ok(advice) = &self.advice {
+            let profile = self.summary.cpu_profile();
+            self.what_if = what_if_costs(advice, profile, head, catalog, &self.filters);
+        }
+    }
+
+    /// What the run waited for; `None` if it was not measured.
+    pub fn waits(&self, head: &Head) -> Option<Waits> {
+        Waits::of(&self.summary, head.cpu_limit_cores())
+    }
+
+    /// The recommended server: the cheapest one in the cloud region of the run, else the cheapest one anywhere.
     pub fn server(&self) -> Option<&Server> {
-        self.servers.cheapest()
+        self.servers.first().map(|(_, server)| server)
     }
 
     /// The cost of a run of this duration on its own machine and on a server.
     pub fn cost(&self, server: Option<&Server>) -> RunCost {
         let duration_s = self.summary.duration_s().unwrap_or(f64::NAN);
         RunCost::new(duration_s, self.price.as_ref(), server)
+    }
+
+    /// The advice with servers and costs: the answer of `recommend --json`, and of `advise()` in Python and R.
+    pub fn advice_json(&self, head: &Head) -> Result<Value, RecommendError> {
+        let advice = self.advice.as_ref().map_err(Clone::clone)?;
+        let mut answer = json!(advice);
+        answer["requests"] = json!(advice.request.requests(head.run.as_ref()));
+        answer["servers"] = self.servers.json();
+        answer["what_if"] = json!(self.what_if);
+        answer["cost"] = json!(self.cost(self.server()));
+        answer["run"] = json!(Entry::object_of(head, &self.summary));
+        Ok(answer)
+    }
+
+    /// What explains the run: why it failed, what it waited for, and what its programs and phases used. The answer of `explain()` in
+    /// Python and R, and part of `show --json`.
+    pub fn explain(&self, head: &Head) -> Map<String, Value> {
+        let run = head.run.as_ref();
+        let programs = run.map(|run| run.programs.as_slice()).unwrap_or_default();
+        let phases = run.map(|run| run.phases.as_slice()).unwrap_or_default();
+        Map::from_iter([
+            ("verdict".to_owned(), json!(self.verdict)),
+            ("waiting".to_owned(), json!(self.waits(head))),
+            ("programs".to_owned(), json!(programs)),
+            ("phases".to_owned(), json!(phases)),
+        ])
+    }
+
+    /// The object of the run with what explains it, advice, servers and costs, for `run --json` and `show --json`.
+    pub fn run_json(&self, head: &Head) -> Value {
+        let mut run = Entry::object_of(head, &self.summary);
+        run.extend(self.explain(head));
+        let mut run = Value::Object(run);
+        run["advice"] = json!(self.advice.as_ref().ok());
+        run["servers"] = self.servers.json();
+        run["cost"] = json!(self.cost(self.server()));
+        run
     }
 
     /// The page as HTML.

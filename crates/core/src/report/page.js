@@ -207,6 +207,16 @@ function draw(chart) {
     }
   }
   const find = (selector) => chart.figure.querySelector(selector);
+  const bands = data.phases.map(([from, to, name]) => [x(from), x(to), name]);
+  const shaded = bands.map(([left, right], number) => (number % 2 ? `M${left} 0H${right}V${HEIGHT}H${left}z` : ''));
+  find('.phase')?.setAttribute('d', shaded.join(''));
+  all('.phase-label', chart.over).forEach((text) => text.remove());
+  for (const [left, right, name] of bands) {
+    const room = Math.floor((right - left) / WIDTH * chart.area.clientWidth / 7);
+    if (room < 3) continue;
+    const text = make('text', { class: 'phase-label', x: `${(left / WIDTH * 100).toFixed(2)}%`, dx: 4, dy: 12 }, chart.over);
+    text.textContent = name.length > room ? `${name.slice(0, room - 1)}…` : name;
+  }
   find('.unit').textContent = axis.name;
   find('.grid').setAttribute('d', axis.marks.map(([share]) => `M0 ${Math.round(HEIGHT * (1 - share))}H${WIDTH}`).join(''));
   const inside = chart.limits.filter(([value]) => value <= axis.top);

@@ -6,11 +6,11 @@
 use serde_json::{Map, Value};
 
 use super::timeline::{Clock, Series, Timeline};
-use crate::analysis::recommend::server_number;
 use crate::human::Scale;
 use crate::metric::{Kind, Metric, Table, Unit};
 use crate::store::frame::{Column, Frame};
 use crate::store::recording::Recording;
+use crate::store::recording::head::server_number;
 use crate::store::summary::Summary;
 
 /// Shortest time for a rate. 1 MB in a last row of 2 ms is not 500 MB/s.

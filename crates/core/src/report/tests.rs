@@ -8,6 +8,7 @@ use super::*;
 use crate::config::Config;
 use crate::metric::{Metric, Row};
 use crate::probe::cgroup::OomKills;
+use crate::sampler::evidence::{Evidence, SignalReceived};
 use crate::store::recording::{Head, Run};
 
 const START: f64 = 1_741_785_600.0;
@@ -31,6 +32,7 @@ fn recording(config: &Config, run: Run, rows: u32) -> Recording {
             row.set(*metric, Some(1.0));
         }
         row.set(Metric::Timestamp, Some(START + f64::from(number)));
+        row.set(Metric::ProcessStime, Some(0.0));
         row.set(Metric::ProcessMemory, Some(1024.0 * f64::from(number)));
         row.set(Metric::MemoryPeak, Some(1024.0 * f64::from(number)));
         for gpu in [Metric::ProcessGpu, Metric::ProcessVram, Metric::ProcessGpus] {
@@ -49,7 +51,8 @@ fn finished() -> Run {
 }
 
 fn context_of(recording: &Recording, history: Vec<Stats>) -> Context {
-    Context::of(&recording.head, recording.summary(), history, START + 60.0, Zone::utc())
+    let options = AdviceOptions::default();
+    Context::of(&recording.head, recording.summary(), history.into(), &options, START + 60.0, Zone::utc())
 }
 
 fn page_of(recording: &Recording, change: impl FnOnce(&mut Context)) -> String {
@@ -87,12 +90,24 @@ fn same_input_gives_the_same_page() {
 }
 
 #[test]
+fn verdict_and_its_evidence_are_below_the_status_and_escaped() {
+    let sender = Some("<b>".to_owned());
+    let signal = SignalReceived { signal: 15, at: START + 2.0, sender_pid: Some(7), sender };
+    let evidence = Some(Evidence { signals: vec![signal], ..Evidence::default() });
+    let page = page(Run { status: Some(Status::Killed), signal: Some(15), evidence, ..Run::default() }, 3);
+    let status = page.find("ended by signal 15 (SIGTERM)").unwrap();
+    let why = page.find("SIGTERM from `&lt;b&gt;` ended the job: a request to end.").unwrap();
+    assert!(status < why);
+    assert!(page.contains("the tracker received SIGTERM from process 7 (`&lt;b&gt;`)"));
+}
+
+#[test]
 fn oom_kill_is_reported_with_more_memory_to_request() {
     let oom_kills = Some(OomKills { processes: 1, certain: true, limit_bytes: None });
     let page = page(Run { status: Some(Status::Killed), signal: Some(9), oom_kills, ..Run::default() }, 3);
     assert!(page.contains("Failed</strong> killed (out of memory) after 3 s"));
     assert!(page.contains("the OOM killer ended the job at "));
-    assert!(page.contains("; estimate after an OOM kill") && !page.contains("plus 20 %"));
+    assert!(page.contains("so the request is an estimate"));
 }
 
 #[test]
@@ -147,6 +162,10 @@ fn footer_names_the_integration() {
     assert_eq!(footer("r"), format!("{plain} from <code>R</code>"));
     assert_eq!(footer("METAFLOW"), format!("{plain} from <code>Metaflow</code>"));
     assert_eq!(footer("<b>"), format!("{plain} from <code>&lt;b&gt;</code>"));
+    let page = page_of(&recording, |context| {
+        (context.integration, context.integration_version) = ("R".into(), Some("4.3 <".into()));
+    });
+    assert!(page.contains(&format!("{plain} from <code>R</code> 4.3 &lt;")), "{page}");
 }
 
 #[test]
@@ -332,8 +351,9 @@ fn servers_are_shown_with_savings() {
     assert!(asked.matches("<dt>Cost of this run</dt>").count() == 2, "cost");
     let nothing = page_of(&recording, |context| {
         context.ask(&head, &mut offline());
-        if let Servers::Answered(answer) = &mut context.servers {
-            answer.servers.clear();
+        if let Servers::Answered(offers) = &mut context.servers {
+            offers.here = None;
+            offers.anywhere.servers.clear();
         }
     });
     assert!(nothing.contains("No server in the catalogue fits (1 CPU, 128 MiB)."));
@@ -355,11 +375,13 @@ fn earlier_runs_are_shown_beside_this_run() {
         "<tr><th scope=\"row\">Duration</th><td></td><td></td><td>8 s<small>+100 %</small></td><td></td><td></td><td>4 s</td></tr>"
     ));
     assert!(page.contains(
-        "<tr><th scope=\"row\">CPU usage</th><td>1.00<small>±0 %</small></td><td>1.00<small>±0 %</small></td><td>16 s CPU time</td>"
+        "<tr><th scope=\"row\">CPU usage</th><td>1.00<small>±0 %</small></td><td>1.00<small>±0 %</small></td><td>8 s CPU time</td>"
     ));
-    assert!(page.contains("mean usage 1.00 over 3 runs (this run: 25 % of the available CPUs)"));
-    let memory = page.split("peak 64").nth(1).unwrap().split('<').next().unwrap();
-    assert!(memory.contains(" over 3 runs (this run: under 1 % of the available memory)"), "{memory}");
+    assert!(page.contains("at 1.00 busy CPUs on average (25 % of the available CPUs used)"));
+    assert!(page.contains(
+        "1.2 × the highest peak of 3 runs, 64.0 GiB; it would have failed 0 of 3 past runs and wasted "
+    ));
+    assert!(page.contains(" (under 1 % of the available memory used)"));
 }
 
 #[test]

@@ -133,4 +133,27 @@ mod tests {
         let missed = meter.row().get(Metric::MissedTicks).unwrap();
         assert!(missed >= 9.0, "{missed}");
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn notes_of_rows_on_demand_do_not_accumulate() {
+        use crate::sampler::progress::Progress;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        // A machine without files: each source fails, which is noted.
+        let engine = || {
+            let root = Arc::new(Root::recorded(folder.path()).unwrap());
+            Engine::start_in(root, Config::default(), Target::None, false).unwrap()
+        };
+        let notes = |engine: &mut Engine| {
+            let progress = Progress::new(None);
+            engine.publish_notes(&progress);
+            progress.notes()
+        };
+        assert!(!notes(&mut engine()).is_empty());
+        let interval_ns = Config::default().interval.ns();
+        let mut meter = Meter { engine: engine(), target: Target::None, interval_ns, grid: None };
+        meter.row();
+        assert_eq!(notes(&mut meter.engine), [""; 0]);
+    }
 }

@@ -1,7 +1,9 @@
 //! The public entry points: run a command, attach to a process, a session inside Python or R, the sidecar process.
 
+mod advise;
 pub mod command;
 pub mod info;
+pub mod inputs;
 pub mod meter;
 pub mod plan;
 pub mod session;

@@ -1,9 +1,32 @@
 //! What a session records.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use thiserror::Error;
+
 use crate::config::{Backend, Config, Interval};
+use crate::probe::command_of;
 use crate::store::recording::{Head, Metadata, Run};
+
+/// A variable with tags that is not a list of KEY=VALUE.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{word}` in `RESOURCE_TRACKER_TAGS` is not KEY=VALUE")]
+pub struct TagsError {
+    word: String,
+}
+
+impl Plan {
+    /// The tags in `RESOURCE_TRACKER_TAGS`, such as `team=vision,stage=test`.
+    pub fn tags_of_environment() -> Result<BTreeMap<String, String>, TagsError> {
+        let text = std::env::var("RESOURCE_TRACKER_TAGS").unwrap_or_default();
+        let tag = |word: &str| match word.split_once('=') {
+            Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+            _ => Err(TagsError { word: word.to_owned() }),
+        };
+        text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(tag).collect()
+    }
+}
 
 /// What a session records, and how.
 #[derive(Clone, Debug)]
@@ -21,6 +44,11 @@ pub struct Plan {
     pub discover_cloud: bool,
     /// Path of the command `resource-tracker`, which samples as a sidecar; `None` samples in a thread.
     pub sidecar: Option<PathBuf>,
+    /// Name of the job. A session with a name is saved in the history.
+    pub job: Option<String>,
+    pub tags: BTreeMap<String, String>,
+    /// Files and folders that the job reads.
+    pub inputs: Vec<PathBuf>,
 }
 
 impl Plan {
@@ -34,7 +62,20 @@ impl Plan {
             discover_server: false,
             discover_cloud: false,
             sidecar: None,
+            job: None,
+            tags: BTreeMap::new(),
+            inputs: Vec::new(),
         }
+    }
+
+    /// Takes the name of the job and tags from `RESOURCE_TRACKER_JOB` and `RESOURCE_TRACKER_TAGS` where they are not set.
+    pub(crate) fn take_environment(&mut self) -> Result<(), TagsError> {
+        let named = self.job.take().or_else(|| std::env::var("RESOURCE_TRACKER_JOB").ok());
+        self.job = named.filter(|job| !job.is_empty());
+        for (key, value) in Self::tags_of_environment()? {
+            self.tags.entry(key).or_insert(value);
+        }
+        Ok(())
     }
 
     /// The plan that a recording was made with.
@@ -57,7 +98,15 @@ impl Plan {
             discover_server: metadata.discover_server,
             discover_cloud: metadata.discover_cloud,
             sidecar: None,
+            job: None,
+            tags: BTreeMap::new(),
+            inputs: Vec::new(),
         }
+    }
+
+    /// The facts about the run that are known when it starts.
+    pub(crate) fn run(&self, id: &str) -> Run {
+        Run { job: self.job.clone(), tags: self.tags.clone(), ..Run::new(id, command_of(self.pid)) }
     }
 
     /// The head of a recording that is made with this plan; `start_time` is in Unix seconds.

@@ -11,11 +11,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use crate::run::plan::Plan;
 use crate::run::session::{Session, SessionError};
+use crate::sampler::marks::{Mark, START, marks_beside};
+use crate::sampler::progress::Progress;
 
 /// A forked child tries the lock this often, 1 ms apart. A lock that is still held was held by the parent at the fork.
 const LOCK_TRIES: u32 = 100;
@@ -28,6 +30,8 @@ pub struct Shared {
     holder_pid: AtomicU32,
     plan: Plan,
     started: OnceLock<Started>,
+    /// The phase that this process has marked last.
+    phase: Mutex<String>,
 }
 
 /// What a forked child needs to read the parent's journal.
@@ -36,6 +40,8 @@ struct Started {
     by_pid: u32,
     journal: Option<PathBuf>,
     start_time: f64,
+    /// The sampling thread; `None` if a sidecar samples.
+    progress: Option<Arc<Progress>>,
 }
 
 impl Shared {
@@ -45,6 +51,7 @@ impl Shared {
             session: Mutex::new(session),
             holder_pid: AtomicU32::new(std::process::id()),
             started: OnceLock::new(),
+            phase: Mutex::new(START.to_owned()),
         }
     }
 
@@ -63,6 +70,7 @@ impl Shared {
                 by_pid: std::process::id(),
                 journal: session.journal().map(PathBuf::from),
                 start_time: session.start_time().unwrap_or_default(),
+                progress: session.progress(),
             });
             Ok(())
         })
@@ -73,6 +81,25 @@ impl Shared {
         if self.started_by_parent().is_none() {
             self.with(Session::stop);
         }
+    }
+
+    /// Starts a phase of the job, and returns the phase that this process marked before. Never waits, and has no effect
+    /// before the start and after the end. A forked child, and a program with a sidecar, write the mark to a file.
+    pub fn mark(&self, name: &str) -> String {
+        let mark = Mark::now(name);
+        match self.started.get() {
+            Some(Started { by_pid, progress: Some(progress), .. }) if *by_pid == std::process::id() => {
+                progress.mark(&mark);
+            }
+            Some(Started { journal: Some(journal), .. }) => {
+                // A mark must not disturb the job: the run may have ended.
+                let _ = mark.append(&marks_beside(journal), journal.exists());
+            }
+            _ => {}
+        }
+        // Another thread may have held the lock at a fork.
+        let before = self.phase.try_lock().map(|mut phase| std::mem::replace(&mut *phase, mark.name));
+        before.unwrap_or_else(|_| START.to_owned())
     }
 
     /// Stops, and removes temporary files. Has no effect in a forked child.
@@ -130,15 +157,7 @@ mod tests {
 
     fn shared() -> Shared {
         let config = Config { interval: Interval::from_seconds(0.02).unwrap(), ..Config::default() };
-        Shared::new(Session::new(Plan {
-            config,
-            pid: std::process::id(),
-            method: None,
-            autostart: false,
-            discover_server: false,
-            discover_cloud: false,
-            sidecar: None,
-        }))
+        Shared::new(Session::new(Plan::new(config, std::process::id())))
     }
 
     #[test]

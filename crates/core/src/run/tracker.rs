@@ -13,15 +13,21 @@ use thiserror::Error;
 use crate::analysis::allocation::with_allocation;
 use crate::config::Config;
 use crate::error::SourceError;
+use crate::job::programs::ProgramFigures;
 use crate::os::root::Root;
 use crate::os::{self, EventFd, Moment};
 use crate::probe::cgroup::Limits;
 use crate::probe::gpu::GpuFigures;
-use crate::probe::host;
+use crate::probe::{self, host};
+use crate::sampler::evidence::{Evidence, SignalReceived};
+use crate::sampler::phases::{PhaseFigures, Phases, PlacedMark};
 use crate::sampler::progress::{EventFds, Progress, State};
 use crate::sampler::{self, Engine, SamplerCommand, Sink, Target};
-use crate::store::recording::Head;
+use crate::store::recording::{Head, Status};
 use crate::store::summary::{RunningSummary, Scope, Summary};
+
+/// The variable in which Slurm tells a job when its time limit ends, in Unix seconds.
+const SLURM_END_TIME: &str = "SLURM_JOB_END_TIME";
 
 /// Why a tracker does not start.
 #[derive(Debug, Error)]
@@ -106,6 +112,7 @@ impl Tracker {
                 // Set before `ready`: the caller may read the summary, the CPU source and the notes at once.
                 shared_summary.restart(Scope { start_time: Some(started.wall_s()), ..scope });
                 sinks.push(Box::new(shared_summary));
+                *shared.phases() = Phases::begin(started.monotonic_ns);
                 shared.set_cpu_source(engine.cpu_source());
                 engine.publish_notes(&shared);
                 let _ = ready.send(Ok(started));
@@ -187,6 +194,20 @@ impl Tracker {
         self.progress.note(note);
     }
 
+    pub(crate) fn add_signal(&self, received: SignalReceived) {
+        self.progress.add_signal(received);
+    }
+
+    /// Facts about the end of a run that failed or was killed; `command` is what it ran.
+    pub(crate) fn evidence(&self, command: Option<&[String]>) -> Evidence {
+        let end_time = std::env::var(SLURM_END_TIME).ok().and_then(|text| text.trim().parse().ok());
+        Evidence {
+            full_file_systems: probe::full_file_systems(command.unwrap_or_default()),
+            time_limit_at: end_time,
+            ..self.progress.evidence()
+        }
+    }
+
     /// How CPU time is counted: `perf`, `cgroup` or `procfs`.
     pub fn cpu_source(&self) -> &'static str {
         self.progress.cpu_source()
@@ -194,6 +215,22 @@ impl Tracker {
 
     pub fn gpus(&self) -> Vec<GpuFigures> {
         self.progress.gpus()
+    }
+
+    /// Usage by program so far.
+    pub fn programs(&self) -> Vec<ProgramFigures> {
+        self.progress.programs()
+    }
+
+    /// Usage by phase so far, and the marks with their time.
+    pub fn phases(&self) -> (Vec<PhaseFigures>, Vec<PlacedMark>) {
+        let phases = self.progress.phases();
+        (phases.figures(), phases.marks())
+    }
+
+    /// For marks from other threads.
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
     }
 
     /// The limits of the job's cgroups and of its CPU affinity.
@@ -207,7 +244,8 @@ impl Tracker {
     }
 
     /// Adds the tracker's results to the head of its recording: stop time, CPU source, coverage, notes, GPUs, OOM
-    /// kills, and the machine if `discover_server` is set. Notes that the run already has come after the notes of the tracker.
+    /// kills, programs, phases, and the machine if `discover_server` is set. Notes that the run already has come after the
+    /// notes of the tracker.
     pub fn complete(&self, head: &mut Head) {
         let summary = self.summary();
         let run = head.run.get_or_insert_default();
@@ -215,6 +253,8 @@ impl Tracker {
         run.coverage = summary.coverage();
         run.notes.splice(..0, self.notes());
         run.gpus = self.gpus();
+        run.programs = self.programs();
+        (run.phases, run.marks) = self.phases();
         head.metadata.set_stop_time(Moment::now().wall_s(), summary.clock_step_s());
         let (limits, oom_counts) = self.progress.cgroups();
         let Ok(root) = Root::host() else { return };
@@ -223,6 +263,9 @@ impl Tracker {
         let memory_bytes = bytes(host.memory_limit_mib.or(host.memory_mib), 1_048_576.0);
         let peak_bytes = bytes(summary.memory_peak_kib(), 1024.0);
         run.oom_kills = oom_counts.of_job(run.ended_by_kill(), peak_bytes, memory_bytes);
+        if matches!(run.status, Some(Status::Failed | Status::Killed)) {
+            run.evidence = Some(self.evidence(run.command.as_deref())).filter(|facts| !facts.is_empty());
+        }
         if head.metadata.discover_server {
             head.server_info = Some(with_allocation(host.server_info(), &summary));
         }

@@ -10,6 +10,7 @@ use crate::metric::{Kind, Metric, Row};
 use crate::probe::gpu::GpuState;
 use crate::probe::snapshot::{Device, MachineCpu};
 use crate::sampler::sample::Sample;
+use crate::sampler::waits;
 
 /// Minimum time span of a rate whose counter has steps of 10 ms: ten steps.
 const STEADY_NS: u64 = 100_000_000;
@@ -93,6 +94,7 @@ pub fn row(before: &Sample, after: &Sample, rates: Rates) -> Row {
     }
     set_machine(&mut set, before, after, rates);
     set_pressure(&mut set, before, after);
+    waits::set(&mut row, before, after);
     row.gpus.clone_from(&after.each_gpu);
     for cells in &mut row.gpus {
         for (metric, cell) in Metric::PER_GPU.iter().zip(cells) {

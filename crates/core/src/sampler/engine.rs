@@ -22,6 +22,15 @@ use crate::sampler::gpu_watch::GpuWatch;
 use crate::sampler::progress::Progress;
 use crate::sampler::sample::{Sample, TrackerCost};
 
+const IO_DENIED: &str =
+    "storage bytes are incomplete: no permission to read `/proc/PID/io` of some processes";
+const IO_UNREAPED: &str = "storage bytes are incomplete: the parents of some processes did not wait for them";
+const GUESSED_MEMBERS: &str = "some processes left the process tree and are counted by a guess: they are orphans of the \
+                               same session and process group, and started after the tracked process";
+
+/// Notes that are no reason to warn a host process: every cluster of R causes them.
+pub(crate) const USUAL_NOTES: [&str; 3] = [IO_DENIED, IO_UNREAPED, GUESSED_MEMBERS];
+
 pub struct Engine {
     root: Arc<Root>,
     pub(super) config: Config,
@@ -293,10 +302,13 @@ impl Engine {
 
     pub(crate) fn publish_notes(&mut self, progress: &Progress) {
         for note in self.notes.drain(..) {
-            progress.note_once(note);
+            progress.note(note);
         }
         if self.rows == 0 {
             self.publish_cgroups(progress);
+        }
+        if let Some(job) = &self.job {
+            progress.set_programs(job.programs());
         }
         if let Some(gpus) = &self.gpus {
             progress.set_gpus(gpus.figures());
@@ -307,6 +319,10 @@ impl Engine {
     fn publish_cgroups(&self, progress: &Progress) {
         let pid = self.job.as_ref().map(|job| job.pid());
         progress.set_cgroups(self.machine.limits(pid), self.machine.oom_counts());
+        let of_processes = self.job.as_ref().map(|job| job.limits_reached()).unwrap_or_default();
+        progress.set_limits_reached(
+            self.machine.process_limit_reached().into_iter().chain(of_processes).collect(),
+        );
     }
 
     /// Publishes what is known at the end only, and notes which figures of the whole recording are incomplete.
@@ -314,17 +330,10 @@ impl Engine {
         self.publish_cgroups(progress);
         let Some(job) = &self.job else { return };
         if job.is_io_denied() {
-            progress.note(
-                "storage bytes are incomplete: no permission to read `/proc/PID/io` of some processes"
-                    .to_owned(),
-            );
+            progress.note(IO_DENIED.to_owned());
         }
         if job.has_guessed_members() {
-            progress.note(
-                "some processes left the process tree and are counted by a guess: they are orphans of the same session \
-                 and process group, and started after the tracked process"
-                    .to_owned(),
-            );
+            progress.note(GUESSED_MEMBERS.to_owned());
         }
         let cpu = self.before.job.map(|usage| usage.cpu).unwrap_or_default();
         if cpu.proves_unreaped_processes() {
@@ -335,10 +344,7 @@ impl Engine {
         }
         let is_incomplete = job.unreaped_cpu_ns() > 0 || cpu.proves_unreaped_processes();
         if is_incomplete && cpu.is_counted {
-            progress.note(
-                "storage bytes are incomplete: the parents of some processes did not wait for them"
-                    .to_owned(),
-            );
+            progress.note(IO_UNREAPED.to_owned());
         } else if is_incomplete {
             progress.note(
                 "CPU time and storage bytes are incomplete: the parents of some processes did not wait for them, \

@@ -7,15 +7,20 @@
 
 pub mod diff;
 mod engine;
+pub mod evidence;
 pub mod gpu_watch;
 pub mod grid;
+pub mod marks;
+pub mod phases;
 pub mod progress;
 pub mod reading;
 pub mod sample;
 mod thread;
+mod waits;
 
 use std::io;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 use crate::job::counter::TreeCounter;
 use crate::job::ledger::Reaped;
@@ -23,6 +28,7 @@ use crate::metric::Row;
 use crate::os::Ended;
 
 pub use engine::Engine;
+pub(crate) use engine::USUAL_NOTES;
 pub(crate) use thread::run;
 
 /// Commands to the sampling thread.
@@ -35,6 +41,10 @@ pub enum SamplerCommand {
     /// The root has ended and is not reaped yet: make the last row. `own_rss_kib` is the RSS of the tracker when it
     /// forked the root.
     Ended { ended: Ended, own_rss_kib: u64 },
+    /// Read marks from this file.
+    ReadMarks(PathBuf),
+    /// There is a mark, see [`progress::Progress::mark`].
+    Marked,
     /// Run a function that starts a thread or process. Counters of the job exclude what the sampling thread starts.
     Start(fn()),
     /// Make the last row.

@@ -7,8 +7,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::SamplerCommand;
+use super::evidence::{Evidence, SignalReceived};
+use super::marks::Mark;
+use super::phases::Phases;
+use crate::job::programs::ProgramFigures;
 use crate::os::EventFd;
 use crate::probe::cgroup::{Limits, OomCounts};
+use crate::probe::evidence::LimitReached;
 use crate::probe::gpu::GpuFigures;
 
 /// State of a tracker.
@@ -40,6 +45,7 @@ pub struct Progress {
     commanded: Condvar,
     /// `None` in in-process mode, which keeps no descriptor open, and on systems without eventfds.
     eventfds: Option<EventFds>,
+    phases: Mutex<Phases>,
 }
 
 #[derive(Debug)]
@@ -63,8 +69,10 @@ struct Inner {
     state: State,
     cpu_source: &'static str,
     gpus: Vec<GpuFigures>,
+    programs: Vec<ProgramFigures>,
     limits: Limits,
     oom_counts: OomCounts,
+    evidence: Evidence,
 }
 
 impl Progress {
@@ -76,15 +84,35 @@ impl Progress {
             state: State::Running,
             cpu_source: "procfs",
             gpus: Vec::new(),
+            programs: Vec::new(),
             limits: Limits::default(),
             oom_counts: OomCounts::default(),
+            evidence: Evidence::default(),
         };
-        Self { inner: Mutex::new(inner), changed: Condvar::new(), commanded: Condvar::new(), eventfds }
+        Self {
+            inner: Mutex::new(inner),
+            changed: Condvar::new(),
+            commanded: Condvar::new(),
+            eventfds,
+            phases: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // The values are consistent even after a panic, since every change is one assignment.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The phases of the job so far.
+    pub(crate) fn phases(&self) -> MutexGuard<'_, Phases> {
+        self.phases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a phase of the job. The sampling thread is woken by the first mark since the last row, and makes a row.
+    pub(crate) fn mark(&self, mark: &Mark) {
+        if self.state() == State::Running && self.phases().mark(mark) {
+            self.send(SamplerCommand::Marked);
+        }
     }
 
     pub(crate) fn eventfd(&self) -> Option<&EventFd> {
@@ -102,11 +130,8 @@ impl Progress {
         std::mem::take(&mut self.lock().commands)
     }
 
+    /// Adds a note, unless it was added before.
     pub(crate) fn note(&self, note: String) {
-        self.lock().notes.push(note);
-    }
-
-    pub(crate) fn note_once(&self, note: String) {
         let mut inner = self.lock();
         if !inner.notes.contains(&note) {
             inner.notes.push(note);
@@ -117,6 +142,10 @@ impl Progress {
         self.lock().cpu_source = name;
     }
 
+    pub(crate) fn set_programs(&self, programs: Vec<ProgramFigures>) {
+        self.lock().programs = programs;
+    }
+
     pub(crate) fn set_gpus(&self, gpus: Vec<GpuFigures>) {
         self.lock().gpus = gpus;
     }
@@ -124,6 +153,19 @@ impl Progress {
     pub(crate) fn set_cgroups(&self, limits: Limits, oom_counts: OomCounts) {
         let mut inner = self.lock();
         (inner.limits, inner.oom_counts) = (limits, oom_counts);
+    }
+
+    pub(crate) fn add_signal(&self, received: SignalReceived) {
+        self.lock().evidence.add_signal(received);
+    }
+
+    pub(crate) fn set_limits_reached(&self, limits: Vec<LimitReached>) {
+        self.lock().evidence.limits_reached = limits;
+    }
+
+    /// Signals and limits so far.
+    pub(crate) fn evidence(&self) -> Evidence {
+        self.lock().evidence.clone()
     }
 
     pub(crate) fn set_state(&self, state: State) {
@@ -161,6 +203,10 @@ impl Progress {
 
     pub(crate) fn cpu_source(&self) -> &'static str {
         self.lock().cpu_source
+    }
+
+    pub fn programs(&self) -> Vec<ProgramFigures> {
+        self.lock().programs.clone()
     }
 
     pub(crate) fn gpus(&self) -> Vec<GpuFigures> {

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use super::engine::Engine;
 use super::grid::{Grid, Tick};
+use super::marks::MarksReader;
+use super::phases::{MOST_MARKS, Phases};
 use super::progress::{Progress, State};
 use super::{SamplerCommand, Sink, Target, diff};
 use crate::job::MemoryActivity;
@@ -30,6 +32,11 @@ const LONGEST_PAUSE_NS: u64 = 10_000_000_000;
 /// sample may show a new peak, and is worth more.
 const PAUSE_PER_COST: u64 = 300;
 const NEAR_PEAK_PAUSE_PER_COST: u64 = 80;
+
+/// Rows at marks are this far apart, and this many times the CPU time of the last one. Between them, a row has the marks of
+/// several phases.
+const MARK_PAUSE_NS: u64 = 20_000_000;
+const MARK_PAUSE_PER_COST: u64 = 20;
 
 /// Runs until the last row.
 pub(crate) fn run(engine: Engine, target: Target, progress: &Progress, sinks: Vec<Box<dyn Sink>>) {
@@ -67,6 +74,13 @@ struct SamplingThread<'p> {
     /// ends before, this row is joined with the last row, so that a job shorter than one interval has a single row.
     held_back: Option<Row>,
     first_interval_end_ns: u64,
+    /// The file to which other processes write marks.
+    marks: Option<MarksReader>,
+    mark_rows: usize,
+    /// No row is made at a mark before this time.
+    next_mark_row_ns: u64,
+    /// Whether the peak of the last row may be from any moment of the run.
+    has_late_peak: bool,
 }
 
 /// When to sample the job between rows.
@@ -81,17 +95,15 @@ impl Pace {
     /// Chooses the next pause after a sample that took `cost_ns` of CPU time.
     fn pause_after(&mut self, activity: MemoryActivity, cost_ns: u64, now_ns: u64) {
         self.is_memory_followed = activity != MemoryActivity::NotFollowed;
-        let doubled_ns = self.pause_ns.saturating_mul(2);
-        self.pause_ns = match activity {
-            MemoryActivity::NearPeak => doubled_ns.min(NEAR_PEAK_PAUSE_NS),
-            MemoryActivity::Changing => doubled_ns.min(CHANGING_PAUSE_NS),
-            MemoryActivity::Steady => doubled_ns.min(STEADY_PAUSE_NS),
-            MemoryActivity::Idle => doubled_ns.min(IDLE_PAUSE_NS),
-            MemoryActivity::NotFollowed => doubled_ns.min(LONGEST_PAUSE_NS),
+        let (longest_ns, per_cost) = match activity {
+            MemoryActivity::NearPeak => (NEAR_PEAK_PAUSE_NS, NEAR_PEAK_PAUSE_PER_COST),
+            MemoryActivity::Changing => (CHANGING_PAUSE_NS, PAUSE_PER_COST),
+            MemoryActivity::Steady => (STEADY_PAUSE_NS, PAUSE_PER_COST),
+            MemoryActivity::Idle => (IDLE_PAUSE_NS, PAUSE_PER_COST),
+            MemoryActivity::NotFollowed => (LONGEST_PAUSE_NS, PAUSE_PER_COST),
         };
+        self.pause_ns = self.pause_ns.saturating_mul(2).min(longest_ns);
         let usual_cost_ns = cost_ns.min(std::mem::replace(&mut self.last_cost_ns, cost_ns));
-        let per_cost =
-            if activity == MemoryActivity::NearPeak { NEAR_PEAK_PAUSE_PER_COST } else { PAUSE_PER_COST };
         self.next_ns = now_ns + self.pause_ns.max(usual_cost_ns.saturating_mul(per_cost));
     }
 }
@@ -122,6 +134,10 @@ impl<'p> SamplingThread<'p> {
             },
             held_back: None,
             first_interval_end_ns: start.monotonic_ns + engine.interval_ns(),
+            marks: None,
+            mark_rows: 0,
+            next_mark_row_ns: 0,
+            has_late_peak: false,
             engine,
         }
     }
@@ -136,12 +152,15 @@ impl<'p> SamplingThread<'p> {
         if has_target_ended {
             return self.finish(State::Exited);
         }
+        self.read_marks();
         let now_ns = Moment::now().monotonic_ns;
         if let Some(row) = self.held_back.take_if(|_| now_ns >= self.first_interval_end_ns) {
             self.hand_on(&row)?;
         }
         if now_ns >= schedule.tick.at_ns {
             self.make_row(now_ns)?;
+        } else if self.is_mark_row_pending() && now_ns >= self.next_mark_row_ns {
+            self.make_mark_row(now_ns)?;
         } else if schedule.gpu_question_ns.is_some_and(|at_ns| now_ns >= at_ns) {
             self.ask_gpus(&schedule.tick);
         } else if now_ns >= self.pace.next_ns {
@@ -159,6 +178,9 @@ impl<'p> SamplingThread<'p> {
         let mut wake_ns = tick.at_ns.min(gpu_question_ns.unwrap_or(u64::MAX));
         if self.samples_between_rows() {
             wake_ns = wake_ns.min(self.pace.next_ns);
+        }
+        if self.is_mark_row_pending() {
+            wake_ns = wake_ns.min(self.next_mark_row_ns);
         }
         if self.held_back.is_some() {
             wake_ns = wake_ns.min(self.first_interval_end_ns);
@@ -191,19 +213,60 @@ impl<'p> SamplingThread<'p> {
             }
             SamplerCommand::Reaped(reaped) => self.engine.reaped.push(reaped),
             SamplerCommand::Ended { ended, own_rss_kib } => {
-                if let Some(job) = &mut self.engine.job {
-                    job.end(ended, own_rss_kib);
-                }
+                let job = self.engine.job.as_mut();
+                self.has_late_peak = job.is_some_and(|job| job.end(ended, own_rss_kib));
                 return self.finish(State::Exited);
             }
+            SamplerCommand::ReadMarks(path) => {
+                self.marks = Some(MarksReader::new(path, !self.engine.config.in_process));
+            }
+            SamplerCommand::Marked => {}
             SamplerCommand::Start(start) => start(),
             SamplerCommand::Stop => return self.finish(State::Stopped),
         }
         ControlFlow::Continue(())
     }
 
+    /// Makes the row from the last row to now, and adds it to the phases.
+    fn tick(&mut self, missed: u64, is_end: bool) -> Row {
+        self.read_marks();
+        let now = Moment::now();
+        let row = self.engine.tick(now, missed, is_end);
+        let mut phases = self.progress.phases();
+        let add = if self.has_late_peak { Phases::add_row_with_late_peak } else { Phases::add_row };
+        add(&mut phases, &row, now.monotonic_ns);
+        row
+    }
+
+    fn read_marks(&mut self) {
+        for mut mark in self.marks.iter_mut().flat_map(MarksReader::read) {
+            mark.at_ns = mark.at_ns.min(Moment::now().monotonic_ns);
+            self.progress.phases().mark(&mark);
+        }
+    }
+
+    /// Whether a row is to be made at a mark. After many marks, rows are made on the grid only.
+    fn is_mark_row_pending(&self) -> bool {
+        self.mark_rows < MOST_MARKS && !self.awaits_job() && self.progress.phases().is_marked()
+    }
+
+    /// Makes a row for what was used before a mark.
+    fn make_mark_row(&mut self, now_ns: u64) -> ControlFlow<State> {
+        let before_ns = os::thread_cpu_ns().unwrap_or(0);
+        let row = self.tick(0, false);
+        self.mark_rows += 1;
+        self.engine.publish_notes(self.progress);
+        if let Some(first) = self.held_back.take() {
+            self.hand_on(&first)?;
+        }
+        let cost_ns = os::thread_cpu_ns().unwrap_or(0).saturating_sub(before_ns);
+        self.next_mark_row_ns = now_ns + MARK_PAUSE_NS.max(cost_ns.saturating_mul(MARK_PAUSE_PER_COST));
+        self.hand_on(&row)
+    }
+
     fn make_row(&mut self, now_ns: u64) -> ControlFlow<State> {
-        let row = self.engine.tick(Moment::now(), self.grid.take(now_ns), false);
+        let missed = self.grid.take(now_ns);
+        let row = self.tick(missed, false);
         // Before the row is handed on: a sink may end the recording.
         self.engine.publish_notes(self.progress);
         if now_ns < self.first_interval_end_ns {
@@ -238,7 +301,7 @@ impl<'p> SamplingThread<'p> {
 
     /// Makes the last row.
     fn finish(&mut self, state: State) -> ControlFlow<State> {
-        let mut row = self.engine.tick(Moment::now(), 0, true);
+        let mut row = self.tick(0, true);
         if let Some(first) = self.held_back.take() {
             row = diff::join(&first, &row);
         }
@@ -255,7 +318,7 @@ impl<'p> SamplingThread<'p> {
             match sink.take(row) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => flow = ControlFlow::Break(State::Stopped),
-                Err(error) => self.progress.note_once(format!("cannot write {}: {error}", sink.name())),
+                Err(error) => self.progress.note(format!("cannot write {}: {error}", sink.name())),
             }
         }
         self.progress.add_row();
@@ -275,7 +338,10 @@ impl<'p> SamplingThread<'p> {
                 EndWatch::Descriptor(process) => Some(process),
                 EndWatch::None | EndWatch::Poll { .. } => None,
             };
-            has_ended = os::wait_for_eventfd(eventfd, process, timeout);
+            let marks = self.marks.as_ref().and_then(|marks| marks.watch.as_ref());
+            // A flood of marks must not wake the thread before the next row is due.
+            let marks = marks.filter(|_| self.mark_rows < MOST_MARKS && !self.progress.phases().is_marked());
+            has_ended = os::wait_for_eventfd(eventfd, process, marks, timeout);
             eventfd.clear();
         } else {
             self.progress.wait_for_command(timeout);
@@ -323,5 +389,38 @@ mod tests {
     fn end_of_a_job_is_noticed_within_a_fiftieth_of_its_duration() {
         let after = |ms: u64| poll_interval(ms * 1_000_000).as_millis();
         assert_eq!([0, 20, 200, 1_000, 60_000].map(after), [1, 1, 4, 20, 100]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn panic_in_the_sampling_thread_ends_the_recording() {
+        use crate::sampler::progress::EventFds;
+
+        /// A sink that panics at its first row.
+        struct Broken;
+
+        impl Sink for Broken {
+            fn take(&mut self, _row: &Row) -> std::io::Result<ControlFlow<()>> {
+                panic!("a sink that fails on purpose");
+            }
+
+            fn name(&self) -> String {
+                "broken".to_owned()
+            }
+        }
+
+        let root = std::sync::Arc::new(crate::os::root::Root::host().unwrap());
+        let engine = Engine::start(root, crate::config::Config::default(), Target::None).unwrap();
+        let progress = Progress::new(EventFds::new().unwrap());
+        progress.send(SamplerCommand::Stop);
+        std::thread::scope(|scope| {
+            scope.spawn(|| run(engine, Target::None, &progress, vec![Box::new(Broken)])).join().unwrap_err()
+        });
+        assert_eq!(progress.state(), State::Stopped);
+        assert_eq!(progress.notes(), ["the sampling thread failed; rows after that are missing"]);
+        // `attach` and the sidecar wait for this event.
+        let ended = progress.ended().unwrap();
+        let mut polled = [rustix::event::PollFd::new(ended, rustix::event::PollFlags::IN)];
+        assert_eq!(rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default())).unwrap(), 1);
     }
 }

@@ -42,6 +42,15 @@ impl CpuProfile {
         bin.cpu_seconds += cpu_seconds;
     }
 
+    /// Adds the rows of another run.
+    pub fn merge(&mut self, other: &Self) {
+        for (number, bin) in &other.bins {
+            let sum = self.bins.entry(*number).or_default();
+            sum.seconds += bin.seconds;
+            sum.cpu_seconds += bin.cpu_seconds;
+        }
+    }
+
     /// Duration of all rows.
     pub fn duration_s(&self) -> f64 {
         self.bins.values().map(|bin| bin.seconds).sum()

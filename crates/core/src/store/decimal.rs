@@ -210,7 +210,7 @@ mod tests {
             prop_assert_eq!(parse_prefix(written.as_bytes()), Some((value, written.len())), "{}", written);
         }
 
-        /// Numbers with at most 6 decimals are written without an exponent; all others as by `{:?}`.
+        /// Numbers with at most 6 decimals are written without an exponent; all others are as short as by `{:?}`.
         #[test]
         fn text_is_the_shortest_decimal(units in prop_oneof![any::<i32>(), -200..200], places in 0..7, bits in any::<u64>()) {
             let value = f64::from(units) / 10_f64.powi(places);
@@ -219,7 +219,9 @@ mod tests {
             prop_assert_eq!(text(value, false), expected);
             let value = f64::from_bits(bits);
             prop_assume!(value.is_finite());
-            prop_assert_eq!(text(value, false), format!("{value:?}"));
+            // Of two shortest decimals at the same distance, the standard library may write the other one.
+            let (written, expected) = (text(value, false), format!("{value:?}"));
+            prop_assert_eq!((written.len(), parse(written.as_bytes())), (expected.len(), Some(value)), "{}", written);
         }
 
         #[test]

@@ -243,6 +243,31 @@ impl Frame {
         Ok(())
     }
 
+    /// Appends the columns of a table with names and units of the combined table. If the table is shorter, so is the
+    /// result.
+    pub(crate) fn append(
+        &mut self,
+        table: Table,
+        frame: &Self,
+        options: &CombinedOptions,
+    ) -> Result<(), FrameError> {
+        if frame.len() < self.len() {
+            *self = self.slice(0..frame.len());
+        }
+        let rows = if self.columns.is_empty() { frame.len() } else { self.len() };
+        let prefix = options.prefix(table);
+        for column in frame.columns.iter().filter(|column| column.metric != Some(Metric::Timestamp)) {
+            let mut copy = Column { name: options.name(prefix, column), ..column.slice(0..rows) };
+            let factor =
+                column.metric.filter(|_| options.bytes).and_then(|metric| metric.unit().byte_factor());
+            if let Some(factor) = factor {
+                copy.cells.iter_mut().for_each(|cell| *cell *= factor);
+            }
+            self.set(copy)?;
+        }
+        Ok(())
+    }
+
     /// A frame with the rows of a range. Rows that do not exist are ignored.
     pub fn slice(&self, rows: Range<usize>) -> Self {
         let end = rows.end.min(self.len());
@@ -262,6 +287,8 @@ pub struct CombinedOptions {
     pub system_prefix: Option<String>,
     /// Replaces the prefix `process_` or `Process `.
     pub process_prefix: Option<String>,
+    /// Add the columns of the extra table.
+    pub extra: bool,
 }
 
 impl CombinedOptions {
@@ -275,9 +302,10 @@ impl CombinedOptions {
     }
 
     fn name(&self, prefix: &str, column: &Column) -> String {
-        let name =
-            column.metric.filter(|_| self.human_names).map_or(column.name(), |metric| metric.human_name());
-        format!("{prefix}{name}")
+        match (column.metric.filter(|_| self.human_names), column.gpu) {
+            (Some(metric), Some(gpu)) => format!("GPU {gpu} {}", metric.human_name()),
+            (metric, _) => format!("{prefix}{}", metric.map_or(column.name(), |metric| metric.human_name())),
+        }
     }
 }
 
@@ -299,16 +327,7 @@ pub fn combined(
         both.set(Column { name: options.name("", timestamp), ..timestamp.slice(0..rows) })?;
     }
     for (table, frame) in on() {
-        let prefix = options.prefix(table);
-        for column in frame.columns.iter().filter(|column| column.metric != Some(Metric::Timestamp)) {
-            let mut copy = Column { name: options.name(prefix, column), ..column.slice(0..rows) };
-            let factor =
-                column.metric.filter(|_| options.bytes).and_then(|metric| metric.unit().byte_factor());
-            if let Some(factor) = factor {
-                copy.cells.iter_mut().for_each(|cell| *cell *= factor);
-            }
-            both.set(copy)?;
-        }
+        both.append(table, &frame.slice(0..rows), options)?;
     }
     Ok(both)
 }

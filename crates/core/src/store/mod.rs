@@ -8,6 +8,7 @@ pub mod frame;
 pub mod history;
 pub mod journal;
 pub mod plausible;
+pub mod recent_memory;
 pub mod recording;
 pub mod recover;
 pub mod row_sink;

@@ -27,6 +27,8 @@ use serde_json::{Map, Value};
 use crate::metric::Metric;
 use crate::os::output::remove_if_dead;
 use crate::os::paths;
+use crate::sampler::marks::marks_beside;
+use crate::sampler::phases::Replay;
 use crate::store::history::{Entry, History, HistoryError, is_leftover_age};
 use crate::store::journal::Reader;
 use crate::store::recording::{Head, Metadata, Recording, Run, Status};
@@ -237,8 +239,8 @@ fn recover_one(history: &History, id: &str, path: &Path, is_temporary: bool) -> 
         let _ = rows.leave_on_disk();
         return Ok(false);
     }
-    let (head, summary) = sum_up(description, &mut reader, fate);
-    let entry = Entry::new(id, &head, summary.stats().ok());
+    let (head, summary) = sum_up(description, &mut reader, Replay::open(marks_beside(path)), fate);
+    let entry = Entry::new(id, &head, &summary);
     match history.store(&entry, |file| rows.write_snapshot(file, &head)) {
         Ok(_) => finish(rows),
         Err(error) => {
@@ -264,12 +266,12 @@ fn is_complete(history: &History, id: &str) -> Result<bool, HistoryError> {
     if !is_final(recording.head.run.as_ref().and_then(|run| run.status.as_ref())) {
         return Ok(false);
     }
-    history.store_entry(&Entry::new(id, &recording.head, recording.stats().ok()))?;
+    history.store_entry(&Entry::new(id, &recording.head, &recording.summary()))?;
     Ok(true)
 }
 
 /// Computes the final head and the statistics in one pass over the rows.
-fn sum_up(description: Description, reader: &mut Reader, fate: Fate) -> (Head, Summary) {
+fn sum_up(description: Description, reader: &mut Reader, mut phases: Replay, fate: Fate) -> (Head, Summary) {
     let Description { mut metadata, mut run, .. } = description;
     let mut summary = Summary::new(Scope {
         process: metadata.track_processes,
@@ -280,6 +282,7 @@ fn sum_up(description: Description, reader: &mut Reader, fate: Fate) -> (Head, S
     let mut last = None;
     for row in reader.by_ref() {
         summary.add(&row);
+        phases.add(&row);
         last = Some(row);
     }
     let finished = reader.final_description().and_then(|text| serde_json::from_value::<Finished>(text).ok());
@@ -314,6 +317,7 @@ fn sum_up(description: Description, reader: &mut Reader, fate: Fate) -> (Head, S
     };
     run.status = status;
     run.coverage = summary.coverage();
+    (run.phases, run.marks) = phases.finish();
     run.notes.push(note.to_owned());
     run.notes.extend(reader.implausible().map(|number| format!("the journal is damaged: {number}")));
     (Head { metadata, server_info: None, cloud_info: None, run: Some(run), other: Map::new() }, summary)
@@ -455,7 +459,7 @@ mod tests {
             let run = Run { status: Some(Status::Finished), exit_code: Some(0), ..Run::default() };
             let head = Head::new(&Config::default(), 7, 0.0, run);
             let rows = Rows::of(journal.clone());
-            let entry = Entry::new(ID, &head, None);
+            let entry = Entry::new(ID, &head, &Recording::new(head.clone()).summary());
             let recording = place.history.store(&entry, |file| rows.write_snapshot(file, &head)).unwrap();
             let _ = rows.leave_on_disk();
             let before = fs::read(&recording).unwrap();

@@ -18,11 +18,12 @@ use crate::metric::Row;
 use crate::os::paths;
 use crate::probe::{self, process_start};
 use crate::sampler::Sink;
+use crate::sampler::marks::marks_beside;
 use crate::store::history::History;
 use crate::store::journal::{self, End, Journal, JournalError, Reader, Tail};
 use crate::store::recording::{Head, Metadata, Recording, Run, gzip, write_snapshot};
 
-/// Owns a journal file and removes it when dropped.
+/// Owns a journal file, and removes it and the file with marks beside it when dropped.
 #[derive(Debug)]
 pub struct Rows {
     path: PathBuf,
@@ -159,6 +160,7 @@ impl Drop for Rows {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() && self.is_owner() {
             let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(marks_beside(&self.path));
         }
     }
 }

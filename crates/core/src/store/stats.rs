@@ -77,14 +77,14 @@ impl Stats {
         })
     }
 
-    /// Computes the requested statistics.
-    pub fn compute(frame: &Frame, specs: &[Spec]) -> Result<Self, StatsError> {
+    /// Computes the requested statistics. Means and percentiles are weighted by the length of each row.
+    pub fn compute(frame: &Frame, row_lengths_s: &[f64], specs: &[Spec]) -> Result<Self, StatsError> {
         if frame.is_empty() {
             return Err(StatsError::NoMetrics);
         }
         let mut stats = Self::default();
         for spec in specs {
-            let value = spec.aggregate.of(frame.column(&spec.column)?);
+            let value = spec.aggregate.of(frame.column(&spec.column)?, row_lengths_s);
             let value =
                 value.map(|value| spec.round.map_or(value, |decimals| decimal::round(value, decimals)));
             let name = spec.name.clone().unwrap_or_else(|| spec.aggregate.to_string());
@@ -150,49 +150,74 @@ impl<'de> Deserialize<'de> for Stats {
 /// A statistic over the measured cells of one column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Aggregate {
-    /// The plain mean: each row has the same weight.
+    /// The mean, weighted by the length of each row.
     Mean,
     Max,
     Min,
     Sum,
-    /// A percentile from 0 to 100, interpolated between the two nearest cells.
+    /// A percentile from 0 to 100, weighted by the length of each row. With rows of equal length it is interpolated between
+    /// the two nearest cells.
     Percentile(f64),
     /// Maximum minus minimum, used for timestamps.
     Duration,
 }
 
 impl Aggregate {
-    /// The statistic of a column; `None` if no cell was measured.
-    pub fn of(self, column: &Column) -> Option<f64> {
+    /// The statistic of a column with rows of these lengths; `None` if no cell was measured.
+    pub fn of(self, column: &Column, row_lengths_s: &[f64]) -> Option<f64> {
         let max = || column.present().reduce(f64::max);
         let min = || column.present().reduce(f64::min);
         match self {
             Self::Mean => {
-                let (sum, count) =
-                    column.present().fold((0.0, 0.0), |(sum, count), cell| (sum + cell, count + 1.0));
-                (count > 0.0).then(|| sum / count)
+                let cells = weighted(column, row_lengths_s);
+                let (sum, weight) = cells
+                    .iter()
+                    .fold((0.0, 0.0), |(sum, all), (cell, weight)| (sum + cell * weight, all + weight));
+                // Rounding errors of the sum must not move the mean out of the measured range.
+                (!cells.is_empty())
+                    .then(|| (sum / weight).max(min().unwrap_or(sum)).min(max().unwrap_or(sum)))
             }
             Self::Max => max(),
             Self::Min => min(),
             Self::Sum => column.present().reduce(|sum, cell| sum + cell),
-            Self::Percentile(share) => percentile(column.present().collect(), share),
+            Self::Percentile(share) => percentile(weighted(column, row_lengths_s), share / 100.0),
             Self::Duration => Some(max()? - min()?),
         }
     }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a rank is not negative and far below 2^53"
-)]
-fn percentile(mut cells: Vec<f64>, share: f64) -> Option<f64> {
-    let last = cells.len().checked_sub(1)?;
-    cells.sort_by(f64::total_cmp);
-    let rank = last as f64 * (share / 100.0).clamp(0.0, 1.0);
-    let (low, high) = (cells.get(rank.floor() as usize)?, cells.get(rank.ceil() as usize)?);
-    Some(low + (high - low) * rank.fract())
+/// The measured cells and the length of their rows. If no row has a length, all count the same.
+fn weighted(column: &Column, row_lengths_s: &[f64]) -> Vec<(f64, f64)> {
+    let lengths = row_lengths_s.iter().copied().chain(std::iter::repeat(0.0));
+    let cells = column.iter().zip(lengths);
+    let mut cells: Vec<(f64, f64)> = cells.filter_map(|(cell, length_s)| Some((cell?, length_s))).collect();
+    if cells.iter().all(|(_, length_s)| *length_s <= 0.0) {
+        for (_, weight) in &mut cells {
+            *weight = 1.0;
+        }
+    }
+    cells
+}
+
+/// The weighted quantile of Akinshin, "Weighted quantile estimators" (2023), of type 7: the mean of the cells within a
+/// window of the cumulative weight. The window is as wide as one cell of the effective number of cells (Kish), so that
+/// cells of equal weight give the usual interpolated quantile.
+fn percentile(mut cells: Vec<(f64, f64)>, share: f64) -> Option<f64> {
+    cells.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let (first, last) = (cells.first()?.0, cells.last()?.0);
+    if share <= 0.0 || share >= 1.0 {
+        return Some(if share <= 0.0 { first } else { last });
+    }
+    let total: f64 = cells.iter().map(|(_, weight)| weight).sum();
+    let effective = total * total / cells.iter().map(|(_, weight)| weight * weight).sum::<f64>();
+    let start = share * (effective - 1.0) / effective * total;
+    let (end, mut reached, mut sum) = (start + total / effective, 0.0, 0.0);
+    for (cell, weight) in cells {
+        let (from, to) = (f64::max(reached, start), f64::min(reached + weight, end));
+        sum += cell * (to - from).max(0.0);
+        reached += weight;
+    }
+    Some((sum / (end - start)).clamp(first, last))
 }
 
 impl fmt::Display for Aggregate {
@@ -260,7 +285,7 @@ mod tests {
         let frame = frame(&[4.0, f64::NAN, 1.0, 3.0]);
         let names = ["mean", "max", "min", "sum", "p50", "p25", "duration", "median"];
         let specs: Vec<_> = names.iter().map(|name| spec(name, Some(2))).collect();
-        let stats = Stats::compute(&frame, &specs).unwrap();
+        let stats = Stats::compute(&frame, &[], &specs).unwrap();
         assert_eq!(
             serde_json::to_string(&stats).unwrap(),
             r#"{"x":{"mean":2.67,"max":4.0,"min":1.0,"sum":8.0,"p50":3.0,"p25":2.0,"duration":3.0}}"#
@@ -269,17 +294,41 @@ mod tests {
 
     #[test]
     fn column_without_values_is_none_and_table_without_rows_is_an_error() {
-        assert_eq!(Stats::compute(&frame(&[f64::NAN]), &[spec("sum", None)]).unwrap().get("x", "sum"), None);
-        assert_eq!(Stats::compute(&frame(&[]), &[spec("sum", None)]), Err(StatsError::NoMetrics));
+        assert_eq!(
+            Stats::compute(&frame(&[f64::NAN]), &[], &[spec("sum", None)]).unwrap().get("x", "sum"),
+            None
+        );
+        assert_eq!(Stats::compute(&frame(&[]), &[], &[spec("sum", None)]), Err(StatsError::NoMetrics));
         assert_eq!(StatsError::NoMetrics.to_string(), "No metrics collected (yet)");
         let other = Spec { column: "y".into(), ..spec("max", None) };
-        assert_eq!(Stats::compute(&frame(&[1.0]), &[other]).unwrap_err().to_string(), "column `y` not found");
+        assert_eq!(
+            Stats::compute(&frame(&[1.0]), &[], &[other]).unwrap_err().to_string(),
+            "column `y` not found"
+        );
+    }
+
+    #[test]
+    fn means_and_percentiles_are_weighted_by_the_length_of_rows() {
+        // A job that used 1 for 100 s, and 9 in its last row of 1 s.
+        let column = Column::new("x", vec![1.0, 1.0, 9.0]);
+        let of =
+            |name: &str, lengths: &[f64]| name.parse::<Aggregate>().unwrap().of(&column, lengths).unwrap();
+        let lengths = [50.0, 50.0, 1.0];
+        assert!((of("mean", &lengths) - 109.0 / 101.0).abs() < 1e-12);
+        assert_eq!((of("median", &lengths), of("p100", &lengths), of("sum", &lengths)), (1.0, 9.0, 11.0));
+        assert!(of("p90", &lengths) < 1.5, "{}", of("p90", &lengths));
+        // One second more or less of a row of 50 s changes little.
+        assert!((of("p60", &[50.0, 50.0, 0.0]) - of("p60", &lengths)).abs() < 0.5);
+        assert_eq!(of("p75", &[2.0, 2.0, 2.0]), of("p75", &[]), "equal rows are not weighted");
+        assert_eq!(of("p75", &[]), 5.0);
+        let missing = Column::new("x", vec![f64::NAN, 4.0, 1.0]);
+        assert_eq!(Aggregate::Mean.of(&missing, &[9.0, 1.0, 2.0]), Some(2.0));
     }
 
     #[test]
     fn given_name_replaces_the_aggregate_and_unknown_aggregates_are_errors() {
         let named = Spec { name: Some("peak".into()), ..spec("max", None) };
-        assert_eq!(Stats::compute(&frame(&[7.0]), &[named]).unwrap().get("x", "peak"), Some(7.0));
+        assert_eq!(Stats::compute(&frame(&[7.0]), &[], &[named]).unwrap().get("x", "peak"), Some(7.0));
         for name in ["p", "p101", "p-1", "pNaN", "average", ""] {
             assert_eq!(
                 name.parse::<Aggregate>().unwrap_err(),
@@ -310,10 +359,10 @@ mod tests {
         #[test]
         fn percentiles_are_ordered(cells in proptest::collection::vec(-1e6_f64..1e6, 1..50), a in 0.0..100.0, b in 0.0..100.0) {
             let column = Column::new("x", cells);
-            let at = |share| Aggregate::Percentile(share).of(&column);
+            let at = |share| Aggregate::Percentile(share).of(&column, &[]);
             let (low, high) = if a < b { (a, b) } else { (b, a) };
             prop_assert!(at(low).unwrap() <= at(high).unwrap() + 1e-9);
-            prop_assert_eq!((at(0.0), at(100.0)), (Aggregate::Min.of(&column), Aggregate::Max.of(&column)));
+            prop_assert_eq!((at(0.0), at(100.0)), (Aggregate::Min.of(&column, &[]), Aggregate::Max.of(&column, &[])));
         }
 
         /// Combining copies of one run gives the statistics of this run.

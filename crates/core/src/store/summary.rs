@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::metric::{Metric, Row, Table};
 use crate::sampler::Sink;
+use crate::store::cpu_profile::CpuProfile;
 use crate::store::decimal;
+use crate::store::recent_memory::{MemoryCourse, RecentMemory};
 use crate::store::stats::{Stats, StatsError};
 
 /// The tables of a recording and its time grid.
@@ -96,6 +98,8 @@ pub struct Summary {
     rows: u64,
     last_timestamp: Option<f64>,
     moments: [Moments; Metric::ALL.len()],
+    cpu_profile: CpuProfile,
+    recent_memory: RecentMemory,
 }
 
 /// The default statistics, in the order of the original package.
@@ -126,7 +130,14 @@ enum Figure {
 
 impl Summary {
     pub fn new(scope: Scope) -> Self {
-        Self { scope, rows: 0, last_timestamp: None, moments: [Moments::EMPTY; Metric::ALL.len()] }
+        Self {
+            scope,
+            rows: 0,
+            last_timestamp: None,
+            moments: [Moments::EMPTY; Metric::ALL.len()],
+            cpu_profile: CpuProfile::default(),
+            recent_memory: RecentMemory::default(),
+        }
     }
 
     pub fn add(&mut self, row: &Row) {
@@ -136,13 +147,17 @@ impl Summary {
                 moments.add(value, weight_s);
             }
         }
+        if let Some(cores) = row.get(Metric::ProcessCpu) {
+            self.cpu_profile.add(weight_s, cores * weight_s);
+        }
+        self.recent_memory.add(weight_s, row.get(Metric::ProcessMemory), row.get(Metric::MemoryPeak));
         self.rows += 1;
         self.last_timestamp = row.get(Metric::Timestamp).or(self.last_timestamp);
     }
 
     /// Length of a row: from the monotonic clock if it is recorded, otherwise from the timestamps. If the timestamps do
     /// not increase, the length is the nominal interval.
-    fn row_length_s(&self, row: &Row) -> f64 {
+    pub(crate) fn row_length_s(&self, row: &Row) -> f64 {
         let by_timestamp = || {
             let before = self.last_timestamp.or(self.scope.start_time)?;
             Some(row.get(Metric::Timestamp)? - before)
@@ -205,6 +220,16 @@ impl Summary {
         };
         // The traffic of the tracker is an estimate, and may be more than the kernel has counted.
         self.of(metric).sum().map(|sum| own.map_or(sum, |own| (sum - own).max(0.0)))
+    }
+
+    /// How long the job kept how many CPUs busy.
+    pub fn cpu_profile(&self) -> &CpuProfile {
+        &self.cpu_profile
+    }
+
+    /// Memory of the job in its last 10 s; `None` for a single row.
+    pub fn memory_course(&self) -> Option<MemoryCourse> {
+        self.recent_memory.course()
     }
 
     /// User and system time of the job together.
@@ -403,6 +428,15 @@ mod tests {
         assert!(only_process.has("process_memory") && !only_process.has("system_net_sent_bytes"));
         let neither = Scope { process: false, system: false, ..SCOPE };
         assert_eq!(summary(neither, &[row(&[])]).stats(), Err(StatsError::NoMetrics));
+    }
+
+    #[test]
+    fn cpu_profile_has_the_cpu_seconds_of_all_rows() {
+        let cpu = |cores, elapsed| row(&[(ProcessCpu, cores), (Elapsed, elapsed)]);
+        let summary = summary(SCOPE, &[cpu(4.0, 2.0), cpu(0.5, 2.0), row(&[(Elapsed, 5.0)])]);
+        let profile = summary.cpu_profile();
+        assert_eq!((profile.duration_s(), profile.mean_cores()), (4.0, Some(2.25)));
+        assert_eq!(profile.predicted_s(2.0), 6.0, "8 CPU seconds on 2 CPUs, and a row that stays as it was");
     }
 
     #[test]

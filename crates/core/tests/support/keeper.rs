@@ -2,7 +2,7 @@
 
 use crate::support::{Reply, Request, TestServer};
 use flate2::{Compression, write::GzEncoder};
-use resource_tracker::market::catalog::embedded::{Row, embedded, prices, usd};
+use resource_tracker::market::catalog::embedded::{Row, embedded, find, prices, usd};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -68,13 +68,12 @@ pub fn answer(request: &Request, deviation: Deviation) -> Reply {
     if request.header("X-Application-ID") != Some("resource-tracker") {
         return Reply::status(400, r#"{"detail": "no application id"}"#);
     }
-    let catalogue = embedded().unwrap();
     let body = match request.route().split('/').collect::<Vec<_>>().as_slice() {
         ["", "healthcheck"] => {
             json!({"packages": {}, "database_hash": "h1", "database_last_updated": "2026-11-14T03:00:00"})
         }
         ["", "regions"] => api_regions(deviation),
-        ["", "server", vendor, server, "prices"] => match catalogue.find(vendor, server) {
+        ["", "server", vendor, server, "prices"] => match find(vendor, server).unwrap() {
             Some((index, row)) => api_prices(index, row, deviation),
             None => return Reply::status(404, r#"{"detail": "Server not found"}"#),
         },

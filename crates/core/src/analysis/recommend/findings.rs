@@ -9,7 +9,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::Serialize;
 
 use super::limits::Limits;
-use crate::metric::Metric;
+use crate::metric::{MIB, Metric};
 use crate::store::summary::Summary;
 
 /// Mean usage of a GPU below this share is low.
@@ -31,6 +31,8 @@ const LARGE_TMPFS_SHARE: f64 = 0.1;
 pub enum Finding {
     /// The job used none of its GPUs.
     GpuNeverUsed { gpus: u32 },
+    /// The job held memory of its GPUs but never used them.
+    GpuHeldUnused { vram_peak_bytes: f64 },
     /// The job used only some of its GPUs.
     GpusIdle { idle: u32, gpus: u32 },
     /// The GPUs were mostly idle while all CPUs were busy.
@@ -41,9 +43,9 @@ pub enum Finding {
         cpu_limit_cores: f64,
     },
     /// The job used a small part of the VRAM.
-    VramFarFromFull { peak_mib: f64, total_mib: f64 },
+    VramFarFromFull { peak_bytes: f64, total_bytes: f64 },
     /// Files in tmpfs used memory that is not in the memory of the job.
-    TmpfsFiles { growth_mib: f64 },
+    TmpfsFiles { growth_bytes: f64 },
 }
 
 impl Display for Finding {
@@ -55,6 +57,11 @@ impl Display for Finding {
             Self::GpuNeverUsed { gpus } => {
                 write!(out, "the job used none of its {gpus} GPUs: a machine without GPUs is enough")
             }
+            Self::GpuHeldUnused { vram_peak_bytes } => write!(
+                out,
+                "the job held {:.0} MiB of VRAM but never used the GPU: no GPU is recommended",
+                vram_peak_bytes / MIB
+            ),
             Self::GpusIdle { idle, gpus } => {
                 write!(out, "the job did not use {idle} of its {gpus} GPUs: request {}", gpus - idle)
             }
@@ -64,16 +71,17 @@ impl Display for Finding {
                  the CPUs may limit the GPU; a run with more CPUs would show it",
                 gpu_share * 100.0
             ),
-            Self::VramFarFromFull { peak_mib, total_mib } => write!(
+            Self::VramFarFromFull { peak_bytes, total_bytes } => write!(
                 out,
                 "the job used at most {:.1} of {:.1} GiB of VRAM: use a smaller GPU or larger batches",
-                peak_mib / 1024.0,
-                total_mib / 1024.0
+                peak_bytes / MIB / 1024.0,
+                total_bytes / MIB / 1024.0
             ),
-            Self::TmpfsFiles { growth_mib } => write!(
+            Self::TmpfsFiles { growth_bytes } => write!(
                 out,
-                "files in /dev/shm or another tmpfs used {growth_mib:.0} MiB of memory, which is not part of the job's \
-                 memory: add it to the request"
+                "files in /dev/shm or another tmpfs used {:.0} MiB of memory, which is not part of the job's memory: \
+                 add it to the request",
+                growth_bytes / MIB
             ),
         }
     }
@@ -88,7 +96,7 @@ fn tmpfs_finding(summary: &Summary) -> Option<Finding> {
     let growth_mib = (shmem.max()? - shmem.min()?) / 1024.0;
     let peak_mib = summary.memory_peak_kib().unwrap_or(0.0) / 1024.0;
     let is_large = growth_mib >= LARGE_TMPFS_MIB && growth_mib >= peak_mib * LARGE_TMPFS_SHARE;
-    is_large.then_some(Finding::TmpfsFiles { growth_mib })
+    is_large.then_some(Finding::TmpfsFiles { growth_bytes: growth_mib * MIB })
 }
 
 /// The findings about GPUs; none if the run had no GPU or GPU usage was not measured.
@@ -96,8 +104,10 @@ fn gpu_findings(summary: &Summary, limits: &Limits) -> Vec<Finding> {
     let Some(allowed) = limits.gpus else { return Vec::new() };
     let (usage, vram) = (summary.of(Metric::ProcessGpu), summary.of(Metric::ProcessVram));
     let Some(usage_max) = usage.max() else { return Vec::new() };
-    if usage_max <= 0.0 && vram.max().is_none_or(|mib| mib <= 0.0) {
-        return vec![Finding::GpuNeverUsed { gpus: allowed.gpus }];
+    if usage_max <= 0.0 {
+        let held = vram.max().filter(|mib| *mib > 0.0).map(|mib| mib * MIB);
+        let never_used = Finding::GpuNeverUsed { gpus: allowed.gpus };
+        return vec![held.map_or(never_used, |vram_peak_bytes| Finding::GpuHeldUnused { vram_peak_bytes })];
     }
     let idle = allowed.never_used.filter(|idle| *idle > 0 && *idle < allowed.gpus);
     let used = f64::from(allowed.gpus - idle.unwrap_or(0));
@@ -112,7 +122,10 @@ fn gpu_findings(summary: &Summary, limits: &Limits) -> Vec<Finding> {
             cpu_cores,
             cpu_limit_cores,
         }),
-        memory.map(|(peak_mib, total_mib)| Finding::VramFarFromFull { peak_mib, total_mib }),
+        memory.map(|(peak_mib, total_mib)| Finding::VramFarFromFull {
+            peak_bytes: peak_mib * MIB,
+            total_bytes: total_mib * MIB,
+        }),
     ]
     .into_iter()
     .flatten()
@@ -162,7 +175,7 @@ mod tests {
             }
             findings(&summary, &Limits::default())
         };
-        assert_eq!(found([10.0, 310.0], 1000.0), [Finding::TmpfsFiles { growth_mib: 300.0 }]);
+        assert_eq!(found([10.0, 310.0], 1000.0), [Finding::TmpfsFiles { growth_bytes: 300.0 * MIB }]);
         assert_eq!(found([10.0, 310.0], 9000.0), [], "small beside the memory of the job");
         assert_eq!(found([300.0, 310.0], 1.0), [], "files from before the run");
     }
@@ -173,6 +186,10 @@ mod tests {
         assert_eq!(
             found(std::slice::from_ref(&idle), Some(0.0), 0.0, 1.0),
             ["the job did not use its GPU: a machine without a GPU is enough"]
+        );
+        assert_eq!(
+            found(std::slice::from_ref(&idle), Some(0.0), 300.0, 1.0),
+            ["the job held 300 MiB of VRAM but never used the GPU: no GPU is recommended"]
         );
         let two = [idle.clone(), idle.clone()];
         assert_eq!(

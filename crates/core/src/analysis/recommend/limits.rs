@@ -2,10 +2,9 @@
 //!
 //! In:  the head of a recording. Out: [`Limits`].
 
-use serde_json::{Map, Value};
-
 use crate::probe::gpu::GpuFigures;
 use crate::store::recording::Head;
+use crate::store::recording::head::server_number;
 
 /// The resources that a job could use; `None` where unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -52,9 +51,6 @@ impl Head {
     /// The limits of a run, from its recording.
     pub fn limits(&self) -> Limits {
         let info = self.server_info.as_ref();
-        let lowest = |limit: &str, machine: &str| {
-            server_number(info, limit).into_iter().chain(server_number(info, machine)).reduce(f64::min)
-        };
         let figures = self.run.as_ref().map_or(&[][..], |run| run.gpus.as_slice());
         // A recording without figures per GPU still has the number of GPUs in `server_info`.
         let counted = || {
@@ -68,14 +64,9 @@ impl Head {
             Some(Allowed { gpus, never_used: None, vram_mib: server_number(info, "gpu_memory_mb") })
         };
         Limits {
-            cpu_cores: lowest("cpu_limit", "vcpus"),
-            memory_mb: lowest("memory_limit_mb", "memory_mb"),
+            cpu_cores: self.cpu_limit_cores(),
+            memory_mb: self.memory_limit_mib(),
             gpus: if figures.is_empty() { counted() } else { Allowed::of(figures) },
         }
     }
-}
-
-/// A number of `server_info`; `None` if it is missing or not positive.
-pub(crate) fn server_number(server_info: Option<&Map<String, Value>>, key: &str) -> Option<f64> {
-    server_info?.get(key)?.as_f64().filter(|value| value.is_finite() && *value > 0.0)
 }

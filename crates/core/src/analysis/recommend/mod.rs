@@ -1,10 +1,10 @@
 //! Recommended resources for the next run, with the figures behind them and their reliability.
 //!
-//! In:  the statistics of a run and of earlier runs; for the advice also its summary, limits and exit.
-//! Out: [`Resources`] by the rules of the original tracker; [`Advice`], which adds the figures behind them, a
-//!      [`Warning`] for each unreliable figure and a [`Finding`] for each possible improvement.
-//! Not here: servers with these resources and their prices (`cost`).
+//! In:  the statistics of a run and of earlier runs. Out: [`Resources`] by the rules of the original tracker, for programs
+//!      that were written for it; [`Advice`], by our own rules, for everything that people read.
+//! Not here: the rules of the advice (`sizing`), servers with these resources and their prices (`cost`).
 
+mod advice;
 mod findings;
 mod limits;
 mod warnings;
@@ -13,16 +13,11 @@ use serde::Serialize;
 use thiserror::Error;
 
 pub use crate::analysis::rounding::round_memory;
-pub use findings::Finding;
-pub use limits::Limits;
-pub(crate) use limits::server_number;
+pub use advice::{Advice, AdviceOptions};
 pub use warnings::Warning;
 
 use crate::market::catalog::Query;
-use crate::metric::Metric;
-use crate::store::recording::Run;
 use crate::store::stats::{Stats, StatsError};
-use crate::store::summary::Summary;
 
 use crate::analysis::rounding::round_count;
 
@@ -99,74 +94,9 @@ pub fn recommend_resources(stats: &Stats, history: &[Stats]) -> Result<Resources
     })
 }
 
-/// The figures behind a recommendation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Basis {
-    /// Number of runs, this run included.
-    pub runs: usize,
-    /// Duration of this run.
-    pub duration_s: Option<f64>,
-    /// Mean CPU usage over all runs.
-    pub cpu_mean_cores: Option<f64>,
-    /// Highest CPU usage in one sample of this run.
-    pub cpu_max_cores: Option<f64>,
-    /// Peak memory over all runs.
-    pub memory_peak_kib: Option<f64>,
-    /// Mean GPU usage over all runs.
-    pub gpu_mean: Option<f64>,
-    /// Peak VRAM over all runs.
-    pub vram_peak_mib: Option<f64>,
-}
-
-/// A recommendation with its basis and reliability.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Advice {
-    /// The result of `recommend_resources`.
-    pub resources: Resources,
-    pub basis: Basis,
-    pub warnings: Vec<Warning>,
-    pub findings: Vec<Finding>,
-}
-
-impl Advice {
-    /// The resources to request: the recommendation, with more memory after an OOM kill.
-    pub fn to_ask(&self) -> Resources {
-        let after_oom_kill = self.warnings.iter().find_map(|warning| match warning {
-            Warning::KilledForMemory { ask_mb, .. } => Some(*ask_mb),
-            _ => None,
-        });
-        Resources { memory_mb: after_oom_kill.unwrap_or(0).max(self.resources.memory_mb), ..self.resources }
-    }
-}
-
-/// The recommendation with its basis and reliability.
-pub fn advise(
-    summary: &Summary,
-    history: &[Stats],
-    limits: Limits,
-    run: Option<&Run>,
-) -> Result<Advice, RecommendError> {
-    let stats = summary.stats()?;
-    let resources = recommend_resources(&stats, history)?;
-    let combined = Stats::combine(std::iter::once(&stats).chain(history))?;
-    let basis = Basis {
-        runs: 1 + history.len(),
-        duration_s: summary.duration_s(),
-        cpu_mean_cores: combined.get("process_cpu_usage", "mean"),
-        cpu_max_cores: summary.of(Metric::ProcessCpu).max(),
-        memory_peak_kib: combined.get("process_memory", "max"),
-        gpu_mean: combined.get("process_gpu_usage", "mean"),
-        vram_peak_mib: combined.get("process_gpu_vram", "max"),
-    };
-    let warnings = warnings::warnings(summary, &stats, limits, run);
-    Ok(Advice { resources, basis, warnings, findings: findings::findings(summary, &limits) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::Row;
-    use crate::store::summary::Scope;
     use proptest::prelude::*;
 
     fn stats(cpu_mean: f64, memory_max_kib: f64, gpu: (f64, f64), vram_max_mib: f64) -> Stats {
@@ -222,67 +152,6 @@ mod tests {
             recommend_resources(&unmeasured, &[]).unwrap_err().to_string(),
             "`process_memory` was not measured"
         );
-    }
-
-    fn summary(cells: &[(Metric, f64)], duration_s: f64) -> Summary {
-        let scope = Scope { process: true, system: true, start_time: Some(0.0), interval_s: 1.0 };
-        let mut row = Row::default();
-        let base =
-            [(Metric::Timestamp, duration_s), (Metric::ProcessCpu, 1.0), (Metric::ProcessMemory, 1024.0)];
-        for (metric, value) in
-            base.iter().chain(&[(Metric::ProcessGpu, 0.0), (Metric::ProcessVram, 0.0)]).chain(cells)
-        {
-            row.set(*metric, Some(*value));
-        }
-        let mut summary = Summary::new(scope);
-        summary.add(&row);
-        summary
-    }
-
-    #[test]
-    fn each_unreliable_figure_has_a_warning() {
-        let limits = Limits { cpu_cores: Some(4.0), memory_mb: Some(1000.0), gpus: None };
-        let good =
-            advise(&summary(&[], 60.0), &[], limits, Some(&Run { coverage: Some(0.99), ..Run::default() }))
-                .unwrap();
-        assert_eq!((good.warnings, good.basis.runs, good.basis.duration_s), (vec![], 1, Some(60.0)));
-        assert_eq!(Ok(good.resources), recommend_resources(&summary(&[], 60.0).stats().unwrap(), &[]));
-
-        let weak = [
-            (Metric::ProcessCpu, 3.9),
-            (Metric::MemoryPeak, 990.0 * 1024.0),
-            (Metric::Throttled, 2.0),
-            (Metric::ProcessUtime, 8.0),
-            (Metric::ProcessStime, 2.0),
-            (Metric::CpuSeen, 7.0),
-            (Metric::ProcessGpu, 0.004),
-        ];
-        let weak = advise(&summary(&weak, 2.0), &[], limits, None).unwrap();
-        assert_eq!(
-            weak.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            [
-                "the run took only 2.0 s and may not be representative",
-                "peak memory reached the limit (990 of 1000 MiB): the job may need more memory",
-                "mean CPU usage reached the limit (3.9 of 4.0 CPUs): the job may run faster with more CPUs",
-                "the CPU limit throttled the job for 2.0 s",
-                "only 70 % of the CPU time is attributed to processes of the job: memory is a lower bound",
-            ]
-        );
-    }
-
-    #[test]
-    fn gpu_use_that_rounds_to_zero_is_reported() {
-        let mut job = summary(&[(Metric::ProcessGpu, 0.9)], 20.0);
-        let mut idle = Row::default();
-        idle.set(Metric::ProcessGpu, Some(0.0));
-        for _ in 0..5000 {
-            job.add(&idle);
-        }
-        let advice =
-            advise(&job, &[], Limits::default(), Some(&Run { coverage: Some(1.0), ..Run::default() }))
-                .unwrap();
-        assert_eq!(advice.resources.gpu, 0);
-        assert!(advice.warnings.contains(&Warning::GpuBarelyUsed { max_gpus: 0.9 }));
     }
 
     proptest! {

@@ -1,15 +1,14 @@
 //! Reasons to distrust the figures of a run.
 //!
-//! In:  the summary and statistics of a run, its limits, its exit. Out: a [`Warning`] for each unreliable figure.
+//! In:  the head, summary and statistics of a run, its limits. Out: a [`Warning`] for each unreliable figure.
 
 use std::fmt::{self, Display, Formatter};
 
 use serde::Serialize;
 
 use super::limits::Limits;
-use crate::analysis::rounding::round_memory;
-use crate::metric::Metric;
-use crate::store::recording::Run;
+use crate::metric::{MIB, Metric};
+use crate::store::recording::{Head, Status};
 use crate::store::stats::Stats;
 use crate::store::summary::Summary;
 
@@ -19,8 +18,16 @@ const SHORT_RUN_S: f64 = 10.0;
 /// A figure of at least this share of its limit was determined by the limit.
 const AT_LIMIT: f64 = 0.95;
 
-/// Memory to request after an OOM kill, as a multiple of the memory that the job had. The real need is unknown.
-const MEMORY_AFTER_OOM_KILL: f64 = 2.0;
+/// Mean CPU usage of at least this share of the limit means that all CPUs were busy.
+const ALL_BUSY: f64 = 0.9;
+
+/// Tasks that waited for a CPU for this share of the time, while other programs used this many CPUs: the machine was
+/// contended.
+const HIGH_PRESSURE: f64 = 0.2;
+const OTHERS_BUSY_CORES: f64 = 0.25;
+
+/// CPU time that the hypervisor took, as a share of the duration, above which the run is slower than elsewhere.
+const STOLEN_SHARE: f64 = 0.05;
 
 /// Throttled time above this share of the duration lowers the mean CPU usage noticeably.
 const THROTTLED_SHARE: f64 = 0.01;
@@ -29,33 +36,51 @@ const THROTTLED_SHARE: f64 = 0.01;
 const GOOD_COVERAGE: f64 = 0.95;
 
 /// A reason to distrust a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "warning", rename_all = "snake_case")]
 pub enum Warning {
     /// The OOM killer ended the job or one of its processes.
     KilledForMemory {
         /// Highest memory in the samples.
-        peak_mb: f64,
-        limit_mb: Option<f64>,
-        /// Memory to request for the next run, an estimate.
-        ask_mb: u32,
+        peak_bytes: f64,
+        /// The limit that was exceeded; `None` if unknown.
+        limit_bytes: Option<f64>,
         /// Whether the kill was counted in a cgroup of the job without other processes.
         certain: bool,
     },
+    /// The run did not succeed, or the tracker died before its end.
+    Incomplete {
+        status: Status,
+    },
     ShortRun {
-        duration_s: f64,
+        duration_seconds: f64,
     },
     MemoryLimitReached {
-        peak_mb: f64,
-        limit_mb: f64,
+        peak_bytes: f64,
+        limit_bytes: f64,
     },
+    /// The request for memory may be too small.
+    MemoryAtRisk {
+        why: String,
+    },
+    /// All CPUs were busy.
     CpuLimitReached {
         mean_cores: f64,
         limit_cores: f64,
     },
     /// The CPU quota paused the job for this time, summed over CPUs.
     Throttled {
-        throttled_s: f64,
+        throttled_seconds: f64,
+    },
+    /// Other programs kept CPUs busy that the job waited for.
+    Contended {
+        other_cores: f64,
+        /// Share of the time in which a task of the machine waited for a CPU.
+        waiting_share: f64,
+    },
+    /// CPU time that the hypervisor gave to other machines.
+    Stolen {
+        stolen_seconds: f64,
     },
     /// Part of the CPU time is not attributed to processes of the job.
     LowCoverage {
@@ -71,27 +96,49 @@ pub enum Warning {
 impl Display for Warning {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::KilledForMemory { peak_mb, limit_mb, ask_mb, certain } => {
+            Self::KilledForMemory { peak_bytes, limit_bytes, certain } => {
                 let probably = if *certain { "" } else { "probably " };
-                write!(out, "the OOM killer {probably}ended the job at {peak_mb:.0}")?;
-                limit_mb.map_or(Ok(()), |limit_mb| write!(out, " of {limit_mb:.0}"))?;
-                write!(out, " MiB of memory: request {ask_mb} MiB (estimate)")
+                write!(out, "the OOM killer {probably}ended the job at {:.0}", peak_bytes / MIB)?;
+                limit_bytes.map_or(Ok(()), |limit| write!(out, " of {:.0}", limit / MIB))?;
+                write!(out, " MiB of memory: its real need is unknown, so the request is an estimate")
             }
-            Self::ShortRun { duration_s } => {
-                write!(out, "the run took only {duration_s:.1} s and may not be representative")
+            Self::Incomplete { status } => match status {
+                Status::Running | Status::Detached => {
+                    write!(out, "the run has not ended: the figures are preliminary")
+                }
+                Status::TrackerDied => {
+                    write!(out, "the tracker died before the run ended: the figures are incomplete")
+                }
+                _ => write!(out, "the run failed: a complete run may need more"),
+            },
+            Self::ShortRun { duration_seconds } => {
+                write!(out, "the run took only {duration_seconds:.1} s and may not be representative")
             }
-            Self::MemoryLimitReached { peak_mb, limit_mb } => write!(
+            Self::MemoryLimitReached { peak_bytes, limit_bytes } => write!(
                 out,
-                "peak memory reached the limit ({peak_mb:.0} of {limit_mb:.0} MiB): the job may need more memory"
+                "peak memory reached the limit ({:.0} of {:.0} MiB): the job may need more memory",
+                peak_bytes / MIB,
+                limit_bytes / MIB
             ),
+            Self::MemoryAtRisk { why } => out.write_str(why),
             Self::CpuLimitReached { mean_cores, limit_cores } => write!(
                 out,
-                "mean CPU usage reached the limit ({mean_cores:.1} of {limit_cores:.1} CPUs): \
-                 the job may run faster with more CPUs"
+                "the job kept all its CPUs busy ({mean_cores:.1} of {limit_cores:.1}): more may make it faster, by how \
+                 much is not known"
             ),
-            Self::Throttled { throttled_s } => {
-                write!(out, "the CPU limit throttled the job for {throttled_s:.1} s")
+            Self::Throttled { throttled_seconds } => {
+                write!(out, "the CPU limit throttled the job for {throttled_seconds:.1} s")
             }
+            Self::Contended { other_cores, waiting_share } => write!(
+                out,
+                "other programs kept {other_cores:.1} CPUs busy, and tasks waited for a CPU in {:.0} % of the time: on a \
+                 quiet machine the run may be faster",
+                waiting_share * 100.0
+            ),
+            Self::Stolen { stolen_seconds } => write!(
+                out,
+                "the hypervisor gave {stolen_seconds:.1} s of CPU time to other machines: elsewhere the run may be faster"
+            ),
             Self::LowCoverage { coverage } => write!(
                 out,
                 "only {:.0} % of the CPU time is attributed to processes of the job: memory is a lower bound",
@@ -107,25 +154,35 @@ impl Display for Warning {
 }
 
 /// The warnings for a run, the most important first.
-pub(super) fn warnings(summary: &Summary, stats: &Stats, limits: Limits, run: Option<&Run>) -> Vec<Warning> {
+pub(super) fn warnings(head: &Head, summary: &Summary, stats: &Stats, limits: Limits) -> Vec<Warning> {
+    let run = head.run.as_ref();
     let coverage = run.and_then(|run| run.coverage).or_else(|| summary.coverage());
-    let short = summary.duration_s().filter(|duration_s| *duration_s < SHORT_RUN_S);
-    let peak_mb = summary.memory_peak_kib().map(|peak_kib| peak_kib / 1024.0);
+    let duration_s = summary.duration_s();
+    let short = duration_s.filter(|duration_s| *duration_s < SHORT_RUN_S);
+    let peak_bytes = summary.memory_peak_kib().map(|peak_kib| peak_kib * 1024.0);
     let killed = run.filter(|run| run.was_killed_for_memory());
-    let killed = killed.and_then(|run| run.oom_kills).zip(peak_mb).map(|(kills, peak_mb)| {
+    let killed = killed.and_then(|run| run.oom_kills).zip(peak_bytes).map(|(kills, peak_bytes)| {
         #[expect(clippy::cast_precision_loss, reason = "memory sizes are far below 2^53 bytes")]
-        let of_cgroup_mb = kills.limit_bytes.map(|bytes| bytes as f64 / 1_048_576.0);
-        let limit_mb = of_cgroup_mb.or(limits.memory_mb);
-        let had_mb = limit_mb.map_or(peak_mb, |limit_mb| limit_mb.max(peak_mb));
-        let ask_mb = round_memory(had_mb * MEMORY_AFTER_OOM_KILL);
-        Warning::KilledForMemory { peak_mb, limit_mb, ask_mb, certain: kills.certain }
+        let limit_bytes = kills.limit_bytes.map(|bytes| bytes as f64);
+        Warning::KilledForMemory { peak_bytes, limit_bytes, certain: kills.certain }
     });
-    let memory = peak_mb.zip(limits.memory_mb).filter(|_| killed.is_none());
-    let memory = memory.filter(|(peak_mb, limit_mb)| *peak_mb >= limit_mb * AT_LIMIT);
+    let complete = |status: &Status| matches!(status, Status::Finished | Status::Ended | Status::Other(_));
+    let incomplete = run.and_then(|run| run.status.clone()).filter(|status| !complete(status));
+    let incomplete = incomplete.filter(|_| killed.is_none());
+    let memory = peak_bytes.zip(limits.memory_mb.map(|mib| mib * MIB)).filter(|_| killed.is_none());
+    let memory = memory.filter(|(peak, limit)| *peak >= limit * AT_LIMIT);
     let mean_cores = summary.of(Metric::ProcessCpu).mean();
-    let cpu = mean_cores.zip(limits.cpu_cores).filter(|(mean, limit)| *mean >= limit * AT_LIMIT);
-    let throttled = summary.of(Metric::Throttled).sum().zip(summary.duration_s());
-    let throttled = throttled.filter(|(throttled_s, duration_s)| *throttled_s > duration_s * THROTTLED_SHARE);
+    let cpu = mean_cores.zip(limits.cpu_cores).filter(|(mean, limit)| *mean >= limit * ALL_BUSY);
+    // A sum over the run that is more than a share of its duration.
+    let above = |metric: Metric, share: f64| {
+        let sum =
+            summary.of(metric).sum().zip(duration_s).filter(|(sum, duration_s)| *sum > duration_s * share);
+        sum.map(|(sum, _)| sum)
+    };
+    let others = summary.of(Metric::SystemCpu).mean().zip(mean_cores).map(|(machine, job)| machine - job);
+    // In a short run, these figures are mostly those of its start.
+    let others = others.filter(|cores| *cores >= OTHERS_BUSY_CORES && short.is_none());
+    let waiting_share = above(Metric::PressureCpu, HIGH_PRESSURE).zip(duration_s).map(|(sum, all)| sum / all);
     let low = coverage.filter(|coverage| *coverage < GOOD_COVERAGE);
     let gpu = match (stats.get("process_gpu_usage", "mean"), stats.get("process_gpu_usage", "max")) {
         (None, _) => Some(Warning::GpuUnmeasured),
@@ -136,10 +193,18 @@ pub(super) fn warnings(summary: &Summary, stats: &Stats, limits: Limits, run: Op
     };
     [
         killed,
-        short.map(|duration_s| Warning::ShortRun { duration_s }),
-        memory.map(|(peak_mb, limit_mb)| Warning::MemoryLimitReached { peak_mb, limit_mb }),
+        incomplete.map(|status| Warning::Incomplete { status }),
+        short.map(|duration_seconds| Warning::ShortRun { duration_seconds }),
+        memory.map(|(peak_bytes, limit_bytes)| Warning::MemoryLimitReached { peak_bytes, limit_bytes }),
         cpu.map(|(mean_cores, limit_cores)| Warning::CpuLimitReached { mean_cores, limit_cores }),
-        throttled.map(|(throttled_s, _)| Warning::Throttled { throttled_s }),
+        above(Metric::Throttled, THROTTLED_SHARE)
+            .map(|throttled_seconds| Warning::Throttled { throttled_seconds }),
+        others
+            .zip(waiting_share)
+            .map(|(other_cores, waiting_share)| Warning::Contended { other_cores, waiting_share }),
+        above(Metric::Steal, STOLEN_SHARE)
+            .filter(|_| short.is_none())
+            .map(|stolen_seconds| Warning::Stolen { stolen_seconds }),
         low.map(|coverage| Warning::LowCoverage { coverage }),
         gpu,
     ]

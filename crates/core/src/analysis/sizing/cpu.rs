@@ -1,18 +1,16 @@
 //! CPUs to request: the fewest with which the run would hardly have taken longer.
 //!
-//! In:  the CPU profile of a run, the CPUs that it could use. Out: [`CpuAdvice`].
+//! In:  the CPU profiles of a run and of earlier runs, and the CPUs that they could use. Out: [`CpuAdvice`].
 //! Not here: the prediction itself (`store::cpu_profile`).
 
 use serde::Serialize;
 
+use crate::analysis::rounding::round_up;
 use crate::human;
 use crate::store::cpu_profile::CpuProfile;
 
 /// A run may take this much longer by default: 5 %.
 pub const SLOWDOWN: f64 = 0.05;
-
-/// Mean CPU usage above this share of the limit means that all CPUs were busy.
-const ALL_BUSY: f64 = 0.9;
 
 /// CPUs to request, and the predicted time with them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,53 +19,58 @@ pub struct CpuAdvice {
     pub mean_cores: f64,
     pub duration_seconds: f64,
     pub predicted_seconds: f64,
-    /// The run kept all its CPUs busy, so more CPUs may make it faster.
-    pub all_busy: bool,
+    /// Number of runs that the number of CPUs is based on.
+    pub runs: usize,
     /// One plain sentence for the user.
     pub why: String,
 }
 
-/// The fewest CPUs with which the run is predicted to take at most `slowdown` longer; `None` without rows. Never less
-/// than the mean usage / (1 + `slowdown`), since the prediction keeps all work.
-pub fn advise_cpu(profile: &CpuProfile, limit_cores: Option<f64>, slowdown: f64) -> Option<CpuAdvice> {
-    let duration_seconds = profile.duration_s();
+/// The fewest CPUs with which the run and earlier runs are predicted to take at most `slowdown` longer together; `None`
+/// without rows. Earlier runs with another number of CPUs are left out. Never less than the mean usage of the run / (1 +
+/// `slowdown`).
+pub fn advise_cpu(
+    profile: &CpuProfile,
+    earlier: &[(CpuProfile, Option<f64>)],
+    limit_cores: Option<f64>,
+    slowdown: f64,
+) -> Option<CpuAdvice> {
     let mean_cores = profile.mean_cores()?;
     let slowdown = if slowdown.is_finite() { slowdown.max(0.0) } else { SLOWDOWN };
-    let allowed = duration_seconds * (1.0 + slowdown);
+    let (mut all, mut runs) = (profile.clone(), 1);
+    for (earlier, _) in earlier.iter().filter(|(_, limit)| *limit == limit_cores) {
+        all.merge(earlier);
+        runs += 1;
+    }
+    let cpus = fewest_cpus(&all, slowdown).max(round_up(mean_cores / (1.0 + slowdown)));
+    let (duration_seconds, predicted_seconds) = (profile.duration_s(), profile.predicted_s(f64::from(cpus)));
+    let why = why(cpus, mean_cores, duration_seconds, predicted_seconds, runs);
+    Some(CpuAdvice { cpus, mean_cores, duration_seconds, predicted_seconds, runs, why })
+}
+
+fn fewest_cpus(profile: &CpuProfile, slowdown: f64) -> u32 {
+    let allowed = profile.duration_s() * (1.0 + slowdown);
     // The time falls with every CPU, so the answer can be searched by halving.
-    let (mut below, mut enough) = (0, whole(profile.max_cores()).max(1));
+    let (mut below, mut enough) = (0, round_up(profile.max_cores()).max(1));
     while enough - below > 1 {
         let middle = below + (enough - below) / 2;
         if profile.predicted_s(f64::from(middle)) <= allowed { enough = middle } else { below = middle }
     }
-    let predicted_seconds = profile.predicted_s(f64::from(enough));
-    let all_busy = limit_cores.is_some_and(|limit| mean_cores >= ALL_BUSY * limit);
-    let cpus = if enough == 1 { "1 CPU".to_owned() } else { format!("{enough} CPUs") };
-    let took = human::duration(duration_seconds);
-    let mut why = if predicted_seconds <= duration_seconds * 1.005 {
+    enough
+}
+
+fn why(cpus: u32, mean_cores: f64, duration_seconds: f64, predicted_seconds: f64, runs: usize) -> String {
+    let cpus = if cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
+    let (took, predicted) = (human::duration(duration_seconds), human::duration(predicted_seconds));
+    let why = if predicted == took {
         format!(
             "with {cpus} the run takes as long as it did, {took}, at {mean_cores:.2} busy CPUs on average"
         )
     } else {
-        let predicted = human::duration(predicted_seconds);
         format!(
             "with {cpus} the run takes {predicted} instead of {took}, at {mean_cores:.2} busy CPUs on average"
         )
     };
-    if all_busy {
-        why += "; it kept all its CPUs busy: more may make it faster, by how much is not known";
-    }
-    Some(CpuAdvice { cpus: enough, mean_cores, duration_seconds, predicted_seconds, all_busy, why })
-}
-
-/// The next whole number.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "`as` saturates, and converts NaN to 0"
-)]
-pub(super) fn whole(value: f64) -> u32 {
-    value.ceil() as u32
+    if runs == 1 { why } else { format!("{why}; based on {runs} runs") }
 }
 
 #[cfg(test)]
@@ -84,7 +87,7 @@ pub(super) mod tests {
     }
 
     fn cpus(rows: &[(f64, f64)]) -> u32 {
-        advise_cpu(&profile(rows), None, SLOWDOWN).unwrap().cpus
+        advise_cpu(&profile(rows), &[], None, SLOWDOWN).unwrap().cpus
     }
 
     #[test]
@@ -103,22 +106,28 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn run_that_kept_all_cpus_busy_says_so() {
-        let busy = advise_cpu(&profile(&[(60.0, 3.9)]), Some(4.0), SLOWDOWN).unwrap();
+    fn earlier_runs_on_as_many_cpus_count() {
+        let large = profile(&[(100.0, 4.0)]);
+        let advise = |earlier: &[(CpuProfile, Option<f64>)]| {
+            advise_cpu(&profile(&[(10.0, 1.0)]), earlier, Some(8.0), SLOWDOWN).unwrap()
+        };
+        assert_eq!((advise(&[]).cpus, advise(&[(large.clone(), Some(2.0))]).cpus), (1, 1));
+        let both = advise(&[(large, Some(8.0))]);
         assert_eq!(
-            (busy.cpus, busy.why.as_str()),
+            (both.cpus, both.why.as_str()),
             (
                 4,
-                "with 4 CPUs the run takes as long as it did, 1 min 0 s, at 3.90 busy CPUs on average; it kept all its \
-                 CPUs busy: more may make it faster, by how much is not known"
+                "with 4 CPUs the run takes as long as it did, 10 s, at 1.00 busy CPUs on average; based on 2 runs"
             )
         );
-        assert!(!advise_cpu(&profile(&[(60.0, 2.0)]), Some(4.0), SLOWDOWN).unwrap().all_busy);
+        // Idle earlier runs do not take away what this run has used.
+        let idle = [(profile(&[(1000.0, 0.1)]), None)];
+        assert_eq!(advise_cpu(&profile(&[(10.0, 4.0)]), &idle, None, SLOWDOWN).unwrap().cpus, 4);
     }
 
     #[test]
     fn run_without_rows_gives_no_advice() {
-        assert_eq!(advise_cpu(&CpuProfile::default(), Some(4.0), SLOWDOWN), None);
+        assert_eq!(advise_cpu(&CpuProfile::default(), &[], Some(4.0), SLOWDOWN), None);
     }
 
     proptest! {
@@ -126,7 +135,7 @@ pub(super) mod tests {
         #[test]
         fn advice_is_enough_and_minimal(rows in proptest::collection::vec((0.01_f64..100.0, 0.0_f64..70.0), 1..50)) {
             let profile = profile(&rows);
-            let advice = advise_cpu(&profile, None, SLOWDOWN).unwrap();
+            let advice = advise_cpu(&profile, &[], None, SLOWDOWN).unwrap();
             let allowed = profile.duration_s() * 1.05;
             prop_assert!(f64::from(advice.cpus) >= advice.mean_cores / 1.05 - 1e-9);
             prop_assert!(advice.predicted_seconds <= allowed * (1.0 + 1e-9));

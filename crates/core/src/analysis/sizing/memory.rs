@@ -8,10 +8,12 @@ use serde::Serialize;
 use super::past_run::{Ending, PastRun, usable};
 use super::replay::{Outcome, after_kill_bytes, best_rule, rounded};
 use super::rule::{ENOUGH_RUNS, Rule, Seen};
+use crate::analysis::rounding::round_memory;
 use crate::human::Scale;
+use crate::metric::MIB;
 
-/// Number of runs that the advice looks back on. Older runs may be of another version of the job.
-const LAST_RUNS: usize = 100;
+/// Number of runs to look back on by default. Older runs may be of another version of the job.
+pub const LAST_RUNS: usize = 100;
 
 /// Why this amount of memory is advised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -43,8 +45,16 @@ pub struct MemoryAdvice {
     pub would_have_wasted_gb_hours: f64,
     /// One or more plain sentences for the user.
     pub why: String,
-    /// What can make the request too small; `None` if nothing is known.
+    /// What can make the request too small; `None` if nothing is known. It is one of the warnings of the advice.
+    #[serde(skip)]
     pub risk: Option<String>,
+}
+
+impl MemoryAdvice {
+    /// The request in MiB; it is a whole number of them.
+    pub fn request_mib(&self) -> u32 {
+        round_memory(self.memory_bytes / MIB)
+    }
 }
 
 /// Past runs of a job, and the rule that fits them.
@@ -54,15 +64,20 @@ pub struct MemorySizing {
     runs: Vec<PastRun>,
     seen: Seen,
     rule: Rule,
+    /// Highest peak of the runs that did not finish.
+    incomplete_bytes: Option<f64>,
 }
 
 impl MemorySizing {
-    /// `None` if no past run has a measured peak.
-    pub fn of(history: &[PastRun]) -> Option<Self> {
-        let runs = usable(history, LAST_RUNS);
+    /// The latest `at_most` runs; `None` if none of them has a measured peak.
+    pub fn of(history: &[PastRun], at_most: usize) -> Option<Self> {
+        let runs = usable(history, at_most);
         let seen = Seen::of(&runs)?;
         let rule = if runs.len() < ENOUGH_RUNS { Rule::ALL[0] } else { best_rule(&runs) };
-        Some(Self { runs, seen, rule })
+        let incomplete =
+            history.iter().filter(|run| run.ending == Ending::Failed && run.peak_bytes.is_finite());
+        let incomplete_bytes = incomplete.map(|run| run.peak_bytes).reduce(f64::max);
+        Some(Self { runs, seen, rule, incomplete_bytes })
     }
 
     /// Memory for a run with inputs of this size. If the size is unknown, the largest past input counts.
@@ -114,14 +129,14 @@ impl MemorySizing {
                 let had = show(last.need_bytes());
                 format!("the last run was out of memory at {had}, so its real need is unknown")
             }
-            (None, Rule::MaximumPlus20, _) if advice.runs == 1 => format!("1.2 x the peak of {highest}"),
+            (None, Rule::MaximumPlus20, _) if advice.runs == 1 => format!("1.2 × the peak of {highest}"),
             (None, Rule::InputLine, Some(input)) => format!(
                 "at {} of input ask for {}: memory grew with the input in {runs}",
                 show(input),
                 show(advice.memory_bytes)
             ),
             (None, Rule::HighPercentile, _) => {
-                format!("1.05 x the 98th percentile of {runs}, whose highest peak was {highest}")
+                format!("1.05 × the 98th percentile of {runs}, whose highest peak was {highest}")
             }
             (None, rule, _) => {
                 let factor = match rule {
@@ -129,9 +144,12 @@ impl MemorySizing {
                     Rule::MaximumPlus10 => "1.1",
                     _ => "1.2",
                 };
-                format!("{factor} x the highest peak of {runs}, {highest}")
+                format!("{factor} × the highest peak of {runs}, {highest}")
             }
         };
+        if advice.runs == 1 {
+            return basis;
+        }
         format!(
             "{basis}; it would have failed {} of {} past runs and wasted {} GB h",
             advice.would_have_failed,
@@ -143,8 +161,15 @@ impl MemorySizing {
     fn risk(&self, advice: &MemoryAdvice, inputs: Option<(f64, f64)>) -> Option<String> {
         let show = |bytes| Scale::Bytes.show(bytes);
         let highest = show(advice.highest_peak_bytes);
-        if self.runs.iter().all(|run| run.ending == Ending::Failed) {
+        // The warnings of a run tell already that it failed.
+        if self.runs.len() > 1 && self.runs.iter().all(|run| run.ending == Ending::Failed) {
             return Some("no run has finished: a complete run may need more memory".to_owned());
+        }
+        if let Some(peak) = self.incomplete_bytes.filter(|peak| *peak > advice.memory_bytes) {
+            return Some(format!(
+                "a run that failed had a peak of {}, which is more than this request",
+                show(peak)
+            ));
         }
         if advice.memory_bytes < advice.highest_peak_bytes {
             return Some(format!("the highest peak so far was {highest}, which is more than this request"));

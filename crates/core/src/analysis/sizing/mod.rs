@@ -5,18 +5,18 @@
 //! Not here: the rules of the original tracker (`recommend`), servers and prices (`market`).
 
 mod cpu;
+mod earlier;
 mod line;
-mod memory;
-mod past_run;
-mod replay;
-mod rule;
+pub mod memory;
+pub mod past_run;
+pub mod replay;
+pub mod rule;
 mod what_if;
 
 pub use cpu::{CpuAdvice, SLOWDOWN, advise_cpu};
-pub use memory::{MemoryAdvice, MemorySizing, Reason};
-pub use past_run::{Ending, PastRun};
-pub use replay::{Outcome, after_kill_bytes};
-pub use rule::Rule;
+pub use earlier::EarlierRuns;
+pub use memory::{LAST_RUNS, MemoryAdvice, MemorySizing};
+pub use past_run::PastRun;
 pub use what_if::{WhatIf, what_if};
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! A past run as sizing sees it, and which past runs can be compared.
 
+use crate::store::history::Entry;
+use crate::store::recording::Status;
+
 /// How a past run ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ending {
     Finished,
-    /// Ended for another reason than memory. The peak of such a run says little about a complete run.
+    /// Not complete: failed for another reason than memory, or still running. Its peak says little about a complete run.
     Failed,
     /// Ended by the OOM killer. The need is unknown, but above the memory that the run had.
     OutOfMemory {
@@ -26,6 +29,27 @@ pub struct PastRun {
 }
 
 impl PastRun {
+    /// The run of a history entry; `None` without a peak. Entries of earlier versions have it in their statistics only.
+    pub fn of(entry: &Entry) -> Option<Self> {
+        let figures = entry.sizing.clone().unwrap_or_default();
+        let peak_of_stats = || Some(entry.stats.as_ref()?.get("process_memory", "max")? * 1024.0);
+        #[expect(clippy::cast_precision_loss, reason = "sizes of inputs need no more than 53 bits")]
+        let input_bytes = figures.input_bytes.map(|bytes| bytes as f64);
+        let ending = match &entry.status {
+            _ if figures.out_of_memory => Ending::OutOfMemory { limit_bytes: figures.memory_limit_bytes },
+            // Recordings of the original package have no status.
+            Some(Status::Finished | Status::Ended) | None => Ending::Finished,
+            _ => Ending::Failed,
+        };
+        Some(Self {
+            start_s: entry.start_time.unwrap_or(0.0),
+            duration_s: entry.duration_s.unwrap_or(0.0),
+            peak_bytes: figures.peak_memory_bytes.or_else(peak_of_stats)?,
+            input_bytes,
+            ending,
+        })
+    }
+
     pub(super) fn end_s(&self) -> f64 {
         self.start_s + self.duration_s
     }
@@ -62,7 +86,7 @@ impl PastRun {
     }
 }
 
-/// The latest runs that can be compared, in the order in which they ended. Failed runs count only if no other run
+/// The latest runs that can be compared, in the order in which they ended. Incomplete runs count only if no other run
 /// exists.
 pub(super) fn usable(history: &[PastRun], at_most: usize) -> Vec<PastRun> {
     let mut runs: Vec<PastRun> = history.iter().filter_map(|run| run.checked()).collect();
@@ -71,4 +95,44 @@ pub(super) fn usable(history: &[PastRun], at_most: usize) -> Vec<PastRun> {
     }
     runs.sort_by(|a, b| a.end_s().total_cmp(&b.end_s()));
     runs.split_off(runs.len().saturating_sub(at_most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::history::SizingFigures;
+    use crate::store::stats::Stats;
+
+    #[test]
+    fn entry_becomes_a_past_run() {
+        let figures = SizingFigures {
+            peak_memory_bytes: Some(3e9),
+            memory_limit_bytes: Some(4e9),
+            input_bytes: Some(7),
+            ..SizingFigures::default()
+        };
+        let entry = Entry {
+            status: Some(Status::Finished),
+            start_time: Some(10.0),
+            duration_s: Some(5.0),
+            sizing: Some(figures.clone()),
+            ..Entry::default()
+        };
+        let run = PastRun::of(&entry).unwrap();
+        assert_eq!((run.end_s(), run.need_bytes(), run.input_bytes), (15.0, 3e9, Some(7.0)));
+        assert_eq!(run.ending, Ending::Finished);
+        let with = |status, out_of_memory| {
+            let sizing = Some(SizingFigures { out_of_memory, ..figures.clone() });
+            PastRun::of(&Entry { status, sizing, ..entry.clone() }).unwrap()
+        };
+        assert_eq!(with(Some(Status::Killed), true).need_bytes(), 4e9, "the run needs more than it had");
+        for status in [Status::Failed, Status::Killed, Status::TrackerDied, Status::Running] {
+            assert_eq!(with(Some(status), false).ending, Ending::Failed);
+        }
+        let mut stats = Stats::default();
+        stats.set("process_memory", "max", Some(2048.0));
+        let earlier_version = Entry { sizing: None, stats: Some(stats), ..entry.clone() };
+        assert_eq!(PastRun::of(&earlier_version).unwrap().peak_bytes, 2_097_152.0);
+        assert_eq!(PastRun::of(&Entry { sizing: None, ..entry }), None);
+    }
 }

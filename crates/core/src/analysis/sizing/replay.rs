@@ -5,6 +5,7 @@
 use super::past_run::PastRun;
 use super::rule::{HEADROOM, Rule, Seen};
 use crate::analysis::rounding::round_memory;
+use crate::metric::MIB;
 
 /// Weight of a failed attempt, as a multiple of the memory and time that it wasted.
 const FAILURE_WEIGHT: f64 = 30.0;
@@ -12,7 +13,6 @@ const FAILURE_WEIGHT: f64 = 30.0;
 /// Limit for requests of needs that are larger than any memory.
 const MAX_RETRIES: usize = 12;
 
-const MIB: f64 = 1_048_576.0;
 const GB: f64 = 1e9;
 const HOUR_S: f64 = 3600.0;
 

@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::{Ending, MemoryAdvice, MemorySizing, PastRun, Reason, Rule, after_kill_bytes};
+use super::memory::{LAST_RUNS, MemoryAdvice, MemorySizing, Reason};
+use super::past_run::{Ending, PastRun};
+use super::replay::after_kill_bytes;
+use super::rule::Rule;
 
 const MIB: f64 = 1_048_576.0;
 const GIB: f64 = 1024.0 * MIB;
@@ -25,7 +28,7 @@ fn peaks(peaks: &[f64]) -> Vec<PastRun> {
 }
 
 fn advise(history: &[PastRun], input: Option<f64>) -> MemoryAdvice {
-    MemorySizing::of(history).unwrap().advise(input.map(|input| input * GIB))
+    MemorySizing::of(history, LAST_RUNS).unwrap().advise(input.map(|input| input * GIB))
 }
 
 fn killed(history: &mut [PastRun], numbers: &[usize], limit: f64) {
@@ -38,25 +41,22 @@ fn killed(history: &mut [PastRun], numbers: &[usize], limit: f64) {
 fn one_run_gets_a_fifth_more_than_its_peak_rounded_up() {
     let advice = advise(&peaks(&[5.0]), None);
     assert_eq!((advice.memory_bytes, advice.reason, advice.runs), (6.0 * GIB, Reason::FewRuns, 1));
-    assert_eq!(
-        advice.why,
-        "1.2 x the peak of 5.00 GiB; it would have failed 0 of 1 past runs and wasted 1.1 GB h"
-    );
+    assert_eq!(advice.why, "1.2 × the peak of 5.00 GiB");
     assert_eq!(advice.risk, None);
     assert_eq!(advise(&peaks(&[0.001]), None).memory_bytes, 128.0 * MIB, "the smallest size");
 }
 
 #[test]
 fn history_without_a_measured_peak_gives_no_advice() {
-    assert!(MemorySizing::of(&[]).is_none());
-    assert!(MemorySizing::of(&peaks(&[f64::NAN, 0.0, -1.0, f64::INFINITY])).is_none());
+    assert!(MemorySizing::of(&[], LAST_RUNS).is_none());
+    assert!(MemorySizing::of(&peaks(&[f64::NAN, 0.0, -1.0, f64::INFINITY]), LAST_RUNS).is_none());
 }
 
 #[test]
 fn steady_peaks_get_less_headroom() {
     let advice = advise(&peaks(&[19.0; 8]), None);
     assert_eq!((advice.memory_bytes, advice.rule), (20.0 * GIB, Some(Rule::MaximumPlus5)));
-    assert!(advice.why.starts_with("1.05 x the highest peak of 8 runs, 19.0 GiB; "), "{}", advice.why);
+    assert!(advice.why.starts_with("1.05 × the highest peak of 8 runs, 19.0 GiB; "), "{}", advice.why);
 }
 
 #[test]
@@ -121,7 +121,12 @@ fn out_of_memory_kill_starts_a_ladder() {
 fn failed_runs_count_only_if_no_run_has_finished() {
     let mut runs = peaks(&[5.0, 40.0]);
     runs[1].ending = Ending::Failed;
-    assert_eq!(advise(&runs, None).memory_bytes, 6.0 * GIB);
+    let advice = advise(&runs, None);
+    assert_eq!(advice.memory_bytes, 6.0 * GIB);
+    assert_eq!(
+        advice.risk.as_deref(),
+        Some("a run that failed had a peak of 40.0 GiB, which is more than this request")
+    );
     runs[0].ending = Ending::Failed;
     let advice = advise(&runs, None);
     assert_eq!(advice.memory_bytes, 48.0 * GIB);
@@ -178,7 +183,7 @@ proptest! {
         let more: Vec<f64> = few.iter().map(|peak| peak * factor).collect();
         prop_assert!(advise(&peaks(&more), None).memory_bytes >= advise(&peaks(&few), None).memory_bytes);
         let runs: Vec<_> = runs.into_iter().map(|(peak, input)| (peak, Some(input))).collect();
-        let sizing = MemorySizing::of(&history(&runs)).unwrap();
+        let sizing = MemorySizing::of(&history(&runs), LAST_RUNS).unwrap();
         let at = |input: f64| sizing.advise(Some(input * GIB)).memory_bytes;
         prop_assert!(at(inputs.0.max(inputs.1)) >= at(inputs.0.min(inputs.1)));
     }

@@ -5,8 +5,11 @@
 
 use serde::Serialize;
 
-use super::cpu::whole;
+use crate::analysis::rounding::round_up;
 use crate::store::cpu_profile::CpuProfile;
+
+/// Predicted times up to this multiple of each other are about equal.
+const ABOUT_EQUAL: f64 = 1.01;
 
 /// The largest number of CPUs in the table.
 const MAX_CPUS: u32 = 1024;
@@ -22,13 +25,25 @@ pub struct WhatIf<S> {
     pub fastest: bool,
 }
 
+impl<S> WhatIf<S> {
+    /// `cheapest`, `fastest`, both or nothing.
+    pub fn marks(&self) -> &'static str {
+        match (self.cheapest, self.fastest) {
+            (true, true) => "cheapest and fastest",
+            (true, false) => "cheapest",
+            (false, true) => "fastest",
+            (false, false) => "",
+        }
+    }
+}
+
 /// Rows for 1, 2, 4, … CPUs, up to the number at which the run takes as long as it did. `server` finds a server with a
 /// number of CPUs and its price per hour.
 pub fn what_if<S>(profile: &CpuProfile, mut server: impl FnMut(u32) -> Option<(S, f64)>) -> Vec<WhatIf<S>> {
     if profile.duration_s() <= 0.0 {
         return Vec::new();
     }
-    let last = whole(profile.max_cores()).clamp(1, MAX_CPUS).next_power_of_two();
+    let last = round_up(profile.max_cores()).clamp(1, MAX_CPUS).next_power_of_two();
     let numbers = std::iter::successors(Some(1), |cpus| Some(cpus * 2)).take_while(|cpus| *cpus <= last);
     let mut rows: Vec<WhatIf<S>> = numbers
         .map(|cpus| {
@@ -38,8 +53,9 @@ pub fn what_if<S>(profile: &CpuProfile, mut server: impl FnMut(u32) -> Option<(S
             WhatIf { cpus, predicted_seconds, server, cost_usd, cheapest: false, fastest: false }
         })
         .collect();
-    // With equal times or costs, the smaller number of CPUs is marked.
-    if let Some(row) = rows.iter_mut().min_by(|a, b| a.predicted_seconds.total_cmp(&b.predicted_seconds)) {
+    // With about equal times or equal costs, the smaller number of CPUs is marked.
+    let least_seconds = rows.iter().map(|row| row.predicted_seconds).fold(f64::INFINITY, f64::min);
+    if let Some(row) = rows.iter_mut().find(|row| row.predicted_seconds <= least_seconds * ABOUT_EQUAL) {
         row.fastest = true;
     }
     let priced = rows.iter_mut().filter_map(|row| Some((row.cost_usd?, row)));

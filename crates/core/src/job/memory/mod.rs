@@ -277,7 +277,7 @@ impl Memory {
 
     /// CPU time of the pass of the last sample; 0 without a pass.
     pub const fn pass_cost_ns(&self) -> u64 {
-        self.budget.last_cost_ns()
+        self.budget.last_cost_ns
     }
 
     /// Called after each row: peak and mean start again.

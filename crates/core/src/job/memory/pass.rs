@@ -38,7 +38,7 @@ pub(super) struct Budget {
     left_ns: i64,
     saved_at_ns: Option<u64>,
     passed_at_ns: Option<u64>,
-    last_cost_ns: u64,
+    pub(super) last_cost_ns: u64,
     read_ns_per_mib: Option<i64>,
 }
 
@@ -72,10 +72,6 @@ impl Budget {
 
     pub(super) const fn has_passed(&self) -> bool {
         self.passed_at_ns.is_some()
-    }
-
-    pub(super) const fn last_cost_ns(&self) -> u64 {
-        self.last_cost_ns
     }
 
     /// Whether the last pass is this long ago.

@@ -48,7 +48,7 @@ impl Process {
         let stat = &member.stat;
         let old = find(before, member.pid).filter(|old| old.start_ticks == stat.start_ticks);
         if let Some(old) = old.filter(|old| old.stat_at == member.read_at) {
-            return old.unchanged(member);
+            return *old;
         }
         let page_kib = super::page_kib();
         let parent = || find(before, stat.ppid).filter(|_| stat.is_forked_child);
@@ -67,10 +67,10 @@ impl Process {
         let old = process.same_in(before).copied();
         if let Some(old) = old {
             if (old.rss_pages, old.faulted_kib) == (process.rss_pages, process.faulted_kib) {
-                return old.unchanged(member);
+                return Self { stat_at: member.read_at, ..old };
             }
             let Self { ppid, stat_at, rss_pages, faulted_kib, .. } = process;
-            process = Self { ppid, stat_at, rss_pages, faulted_kib, ..old.unchanged(member) };
+            process = Self { ppid, stat_at, rss_pages, faulted_kib, ..old };
         }
         let PidStatus { peak_rss_kib, swap_kib, anon_kib, mapped_kib } =
             read_status(root, member.pid, buffer).unwrap_or_default();
@@ -85,10 +85,6 @@ impl Process {
         process.peak_rss_kib = peak_rss_kib.map_or(kept_kib, super::signed);
         process.swap_kib = swap_kib.unwrap_or(process.swap_kib);
         process
-    }
-
-    const fn unchanged(&self, member: &Member) -> Self {
-        Self { stat_at: member.read_at, ..*self }
     }
 
     pub(super) const fn rss_kib(&self) -> i64 {

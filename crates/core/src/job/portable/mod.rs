@@ -152,11 +152,7 @@ impl Job {
                 (read_bytes.max(before.read_bytes), write_bytes.max(before.write_bytes));
         }
         let mut own = spent.own;
-        if let SamplerPlace::InHostProcess { pid, cpu_ns } = sampler
-            && pid == member.pid
-        {
-            own.user_ns = own.user_ns.saturating_sub(cpu_ns);
-        }
+        own.user_ns = own.user_ns.saturating_sub(sampler.cpu_ns_in(member.pid).unwrap_or(0));
         self.account_of(member, &Spent { own, ..spent }, (read_bytes, write_bytes))
     }
 
@@ -260,8 +256,9 @@ impl TrackedJob for Job {
         accounts.extend(self.last_account());
         accounts.sort_unstable_by_key(|account| account.pid);
         self.ledger.add(&accounts, reaped);
-        // After the end of the root, the memory of the other processes does not show what the job needs.
-        if self.root_member().is_some_and(|root| root.is_alive) {
+        // After the end of the root, the memory of the other processes does not show what the job needs. A root that
+        // has freed its memory is about to end.
+        if self.root_member().is_some_and(|root| root.is_alive && root.rss_kib > 0) {
             self.read_shares();
             self.update_memory();
         }
@@ -282,8 +279,9 @@ impl TrackedJob for Job {
         BetweenRows { memory: MemoryActivity::NotFollowed, pass_cost_ns: 0 }
     }
 
-    fn end(&mut self, ended: Ended, _own_rss_kib: u64) {
+    fn end(&mut self, ended: Ended, _own_rss_kib: u64) -> bool {
         self.ended = Some(ended);
+        false
     }
 
     fn start_interval(&mut self) {

@@ -1,16 +1,17 @@
 //! The catalogue inside the binary: servers, their sizes and list prices.
 //!
 //! In:  `data/servers.csv` and `data/prices.csv`, which `build.rs` compresses into the program.
-//! Out: [`Embedded`] with one [`Row`] per server; [`Prices`] by region. Each file is read at its first use. The summary of a
-//!      run needs only the servers.
+//! Out: one [`Row`] per server, by ascending price; the prices of one region, or all [`Prices`]. Data are read at their
+//!      first use. A search for the cheapest servers reads only the first parts of the servers.
 //! Not here: which rows fit a query (`query`), the fields of the API (`server`), countries of regions (`region`).
 //!
-//! Both files are sorted by `vendor_id` and `api_reference`, the prices also by region. An empty `server_id` or
-//! `display_name` is the same as `api_reference`. A part of a GPU is a fraction such as `1/8`. The price of a server is its
-//! lowest on-demand price without outliers. `tests/catalog_data.rs` sorts the files and computes these prices.
+//! A server is known by its index in the order of prices. Both files are sorted by `vendor_id` and `api_reference`, the
+//! prices also by region. An empty `server_id` or `display_name` is the same as `api_reference`. A part of a GPU is a
+//! fraction such as `1/8`. The price of a server is its lowest on-demand price without outliers. `tests/catalog_data.rs`
+//! sorts the files and computes these prices.
 
 use super::error::{CatalogError, DecodeError};
-use super::region::{self, Place};
+use super::region;
 use csv::ByteRecord;
 use flate2::bufread::DeflateDecoder;
 use once_cell::race::OnceBox;
@@ -21,8 +22,8 @@ pub const COLLECTED: &str = "2026-11-15";
 /// Spellings of `cpu_allocation`.
 pub const ALLOCATIONS: [&str; 3] = ["Dedicated", "Burstable", "Shared"];
 
-static SERVERS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/servers.csv.deflate"));
-static PRICES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/prices.csv.deflate"));
+// `SERVERS`: the parts of the servers. `PRICES`: vendor, region, and prices of each region.
+include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
 
 /// A vendor with prices.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct Vendor {
     pub name: &'static str,
     /// Date of the vendor's prices.
     pub as_of: &'static str,
+    /// A region whose prices have another date, and this date.
+    pub newer: Option<(&'static str, &'static str)>,
     /// Source of the vendor's prices.
     pub from: &'static str,
 }
@@ -42,30 +45,53 @@ pub const VENDORS: [Vendor; 6] = [
     Vendor {
         id: "aws",
         name: "Amazon Web Services",
-        as_of: "2026-07 (us-east-1), 2025-03 (other regions)",
+        as_of: "2025-03",
+        newer: Some(("us-east-1", "2026-07")),
         from: "published list prices (karpenter-provider-aws and apache-libcloud tables, Apache-2.0)",
     },
     Vendor {
         id: "azure",
         name: "Microsoft Azure",
         as_of: "2026-06",
+        newer: None,
         from: "published retail prices (karpenter-provider-azure, kubernetes/autoscaler tables, Apache-2.0)",
     },
     Vendor {
         id: "gcp",
         name: "Google Cloud Platform",
         as_of: "2026-08",
+        newer: None,
         from: "published list prices (karpenter-provider-gcp, gcp-machine-types tables, Apache-2.0)",
     },
     Vendor {
         id: "hcloud",
         name: "Hetzner Cloud",
         as_of: "2026-09",
+        newer: None,
         from: "published list prices, EUR at 1.16",
     },
-    Vendor { id: "upcloud", name: "UpCloud", as_of: "2024-12", from: "published list prices, EUR at 1.16" },
-    Vendor { id: "vultr", name: "Vultr", as_of: "2025-12", from: "published list prices" },
+    Vendor {
+        id: "upcloud",
+        name: "UpCloud",
+        as_of: "2024-12",
+        newer: None,
+        from: "published list prices, EUR at 1.16",
+    },
+    Vendor { id: "vultr", name: "Vultr", as_of: "2025-12", newer: None, from: "published list prices" },
 ];
+
+impl Vendor {
+    /// Date of the prices in a region.
+    pub fn price_date(&self, region: &str) -> &'static str {
+        self.newer.filter(|(newer, _)| *newer == region).map_or(self.as_of, |(_, date)| date)
+    }
+
+    /// Dates of all prices, such as `2026-07 (us-east-1), 2025-03 (other regions)`.
+    pub fn price_dates(&self) -> String {
+        let Some((region, date)) = self.newer else { return self.as_of.to_owned() };
+        format!("{date} ({region}), {} (other regions)", self.as_of)
+    }
+}
 
 /// The vendor with this id.
 pub fn vendor(id: &str) -> Option<&'static Vendor> {
@@ -116,152 +142,128 @@ pub struct Row {
     pub spot: Option<(u32, &'static str)>,
 }
 
-/// The servers of the catalogue.
+/// The servers of the catalogue, by ascending price.
 #[derive(Debug)]
 pub struct Embedded {
-    pub rows: Vec<Row>,
+    pub rows: Vec<&'static Row>,
 }
 
 /// The on-demand prices by region.
 #[derive(Debug)]
 pub struct Prices {
-    /// All regions, in the order of [`region::places`].
-    pub places: Vec<Place>,
-    /// Index of the first entry of each row, and the number of entries.
-    starts: Vec<usize>,
-    /// Index into `places`, and price in micro-USD.
-    entries: Vec<(u16, u32)>,
+    /// Index of a row, region, and price in micro-USD, sorted.
+    entries: Vec<(usize, &'static str, u32)>,
 }
 
 impl Prices {
-    fn entries(&self, row: usize) -> &[(u16, u32)] {
-        match (self.starts.get(row), self.starts.get(row + 1)) {
-            (Some(&start), Some(&end)) => self.entries.get(start..end).unwrap_or_default(),
-            _ => &[],
-        }
-    }
-
     /// Region and price in micro-USD for every region of one row, including outliers.
     pub fn of(&self, row: usize) -> impl Iterator<Item = (&'static str, u32)> {
-        let named =
-            |(place, price): &(u16, u32)| Some((self.places.get(usize::from(*place))?.region, *price));
-        self.entries(row).iter().filter_map(named)
+        let first = self.entries.partition_point(|entry| entry.0 < row);
+        let entries = self.entries.iter().skip(first).take_while(move |entry| entry.0 == row);
+        entries.map(|(_, region, price)| (*region, *price))
     }
 
     /// Half the median of a row's prices, rounded up. A lower price is an outlier: usually an error in the price list.
     pub fn floor_micro_usd(&self, row: usize) -> Option<u32> {
-        let mut sorted: Vec<u64> = self.entries(row).iter().map(|(_, price)| u64::from(*price)).collect();
+        let mut sorted: Vec<u64> = self.of(row).map(|(_, price)| u64::from(price)).collect();
         sorted.sort_unstable();
         let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
         u32::try_from((low + high).div_ceil(4)).ok()
     }
-
-    /// Region and lowest price of a row without outliers, in the places for which `covered` is true.
-    pub fn cheapest(&self, row: usize, covered: &[bool]) -> Option<(&'static str, u32)> {
-        let floor = self.floor_micro_usd(row)?;
-        let is_covered = |place: u16| covered.get(usize::from(place)) == Some(&true);
-        let plausible =
-            self.entries(row).iter().filter(|(place, price)| *price >= floor && is_covered(*place));
-        let (place, price) = plausible.min_by_key(|(_, price)| *price)?;
-        Some((self.places.get(usize::from(*place))?.region, *price))
-    }
 }
 
-/// The embedded servers, read at the first call.
+/// The lines of a part, read at its first use.
+type Decoded<T> = OnceBox<Result<Vec<T>, DecodeError>>;
+
+/// The embedded servers by ascending price, with their indexes. Each part is read when the iterator reaches it.
+pub fn by_price() -> impl Iterator<Item = Result<(usize, &'static Row), CatalogError>> {
+    static PARTS: [Decoded<Row>; SERVERS.len()] = [const { OnceBox::new() }; SERVERS.len()];
+    let parts = PARTS.iter().zip(SERVERS).map(|(decoded, part)| {
+        decoded.get_or_init(|| Box::new(read_servers(DeflateDecoder::new(*part)))).as_ref()
+    });
+    let rows = parts.flat_map(|part| match part {
+        Ok(rows) => rows.iter().map(Ok).chain(None),
+        Err(error) => [].iter().map(Ok).chain(Some(Err(error))),
+    });
+    rows.enumerate().map(|(index, row)| row.map(|row| (index, row)).map_err(unreadable))
+}
+
+fn unreadable(source: &DecodeError) -> CatalogError {
+    CatalogError::Embedded { source: source.clone() }
+}
+
+/// All embedded servers, read at the first call.
 pub fn embedded() -> Result<&'static Embedded, CatalogError> {
-    static DECODED: OnceBox<Result<Embedded, DecodeError>> = OnceBox::new();
-    DECODED
-        .get_or_init(|| Box::new(Embedded::read(DeflateDecoder::new(SERVERS))))
-        .as_ref()
-        .map_err(|source| CatalogError::Embedded { source: source.clone() })
+    static ALL: OnceBox<Embedded> = OnceBox::new();
+    ALL.get_or_try_init(|| {
+        let rows = by_price().map(|row| row.map(|(_, row)| row)).collect::<Result<_, _>>()?;
+        Ok(Box::new(Embedded { rows }))
+    })
 }
 
-/// The embedded prices by region, read at the first call.
+/// Index of a server and price in micro-USD for every server in a region, including outliers.
+pub fn region_prices(vendor_id: &str, region: &str) -> Result<&'static [(usize, u32)], CatalogError> {
+    static REGIONS: [Decoded<(usize, u32)>; PRICES.len()] = [const { OnceBox::new() }; PRICES.len()];
+    let mut regions = REGIONS.iter().zip(PRICES);
+    let is_same = |(_, (vendor, name, _)): &(_, &(&str, &str, _))| *vendor == vendor_id && *name == region;
+    let Some((decoded, (.., prices))) = regions.find(is_same) else { return Ok(&[]) };
+    let read = || Box::new(read_prices(DeflateDecoder::new(*prices)));
+    decoded.get_or_init(read).as_deref().map_err(unreadable)
+}
+
+/// The embedded prices of all regions, read at the first call.
 pub fn prices() -> Result<&'static Prices, CatalogError> {
-    static DECODED: OnceBox<Result<Prices, DecodeError>> = OnceBox::new();
-    let catalogue = embedded()?;
-    DECODED
-        .get_or_init(|| Box::new(catalogue.read_prices(DeflateDecoder::new(PRICES))))
-        .as_ref()
-        .map_err(|source| CatalogError::Embedded { source: source.clone() })
+    static ALL: OnceBox<Prices> = OnceBox::new();
+    ALL.get_or_try_init(|| {
+        let mut entries = Vec::with_capacity(80_000);
+        for place in region::places() {
+            let prices = region_prices(place.vendor_id, place.region)?;
+            entries.extend(prices.iter().map(|(row, price)| (*row, place.region, *price)));
+        }
+        entries.sort_unstable();
+        Ok(Box::new(Prices { entries }))
+    })
 }
 
 /// Size of the embedded catalogue in bytes.
-pub const fn size_bytes() -> usize {
-    SERVERS.len() + PRICES.len()
+pub fn size_bytes() -> usize {
+    SERVERS.iter().chain(PRICES.iter().map(|(_, _, prices)| prices)).map(|part| part.len()).sum()
 }
 
-impl Embedded {
-    /// Reads `servers.csv`. Its texts stay in memory until the program ends.
-    pub fn read(csv: impl Read) -> Result<Self, DecodeError> {
-        let mut rows = Vec::with_capacity(4_096);
-        let mut free: &'static mut [u8] = &mut [];
-        each_line("servers.csv", csv, |record| {
-            // One allocation holds the texts of many lines.
-            if free.len() < record.as_slice().len() {
-                free = Box::leak(vec![0; 64 << 10].into_boxed_slice());
-            }
-            let (text, rest) = std::mem::take(&mut free).split_at_mut_checked(record.as_slice().len())?;
-            free = rest;
-            text.copy_from_slice(record.as_slice());
-            rows.push(row(record, std::str::from_utf8(text).ok()?)?);
-            Some(())
-        })?;
-        Ok(Self { rows })
-    }
-
-    /// Reads `prices.csv`, which must have the same order of servers.
-    pub fn read_prices(&self, csv: impl Read) -> Result<Prices, DecodeError> {
-        let places: Vec<Place> = region::places().collect();
-        let mut regions = Regions::default();
-        let mut prices = Prices { places, starts: vec![0], entries: Vec::with_capacity(80_000) };
-        each_line("prices.csv", csv, |record| {
-            let [vendor, server, region, price] =
-                [record.get(0)?, record.get(1)?, record.get(2)?, record.get(3)?];
-            let mut row = self.rows.get(prices.starts.len() - 1)?;
-            while row.api_reference.as_bytes() != server || row.vendor.id.as_bytes() != vendor {
-                prices.starts.push(prices.entries.len());
-                row = self.rows.get(prices.starts.len() - 1)?;
-            }
-            prices.entries.push((regions.find(&prices.places, row.vendor.id, region)?, micro_usd(price)?));
-            Some(())
-        })?;
-        prices.starts.resize(self.rows.len() + 1, prices.entries.len());
-        Ok(prices)
-    }
-
-    /// Finds a server by its `server_id` or its `api_reference`.
-    pub fn find(&self, vendor_id: &str, server: &str) -> Option<(usize, &Row)> {
-        self.rows.iter().enumerate().find(|(_, row)| {
-            row.vendor.id == vendor_id && (row.api_reference == server || row.server_id == server)
-        })
-    }
-}
-
-/// Names of the regions of one vendor.
-#[derive(Default)]
-struct Regions {
-    vendor_id: &'static str,
-    /// Name, and index of the place.
-    names: Vec<(&'static str, u16)>,
-    /// Index of the name that was found last.
-    last: usize,
-}
-
-impl Regions {
-    /// Index of the place of a region. Lines are sorted by region, so the search starts at the name that was found last.
-    fn find(&mut self, places: &[Place], vendor_id: &'static str, name: &[u8]) -> Option<u16> {
-        if self.vendor_id != vendor_id {
-            let of_vendor = places.iter().zip(0..).filter(|(place, _)| place.vendor_id == vendor_id);
-            let mut names: Vec<_> = of_vendor.map(|(place, index)| (place.region, index)).collect();
-            names.sort_unstable();
-            *self = Self { vendor_id, names, last: 0 };
+/// Reads servers. Their texts stay in memory until the program ends.
+pub fn read_servers(csv: impl Read) -> Result<Vec<Row>, DecodeError> {
+    let mut rows = Vec::with_capacity(256);
+    let mut free: &'static mut [u8] = &mut [];
+    each_line("servers.csv", csv, |record| {
+        // One allocation holds the texts of many lines.
+        if free.len() < record.as_slice().len() {
+            free = Box::leak(vec![0; 16 << 10].into_boxed_slice());
         }
-        let (before, after) = self.names.split_at_checked(self.last)?;
-        let steps = after.iter().chain(before).position(|(known, _)| known.as_bytes() == name)?;
-        self.last = (self.last + steps) % self.names.len();
-        self.names.get(self.last).map(|(_, place)| *place)
-    }
+        let (text, rest) = std::mem::take(&mut free).split_at_mut_checked(record.as_slice().len())?;
+        free = rest;
+        text.copy_from_slice(record.as_slice());
+        rows.push(row(record, std::str::from_utf8(text).ok()?)?);
+        Some(())
+    })?;
+    Ok(rows)
+}
+
+/// Reads the prices of a region.
+pub fn read_prices(csv: impl Read) -> Result<Vec<(usize, u32)>, DecodeError> {
+    let mut prices = Vec::with_capacity(512);
+    each_line("prices.csv", csv, |record| {
+        let index = std::str::from_utf8(record.get(0)?).ok()?.parse().ok()?;
+        prices.push((index, micro_usd(record.get(1)?)?));
+        Some(())
+    })?;
+    Ok(prices)
+}
+
+/// Finds a server by its `server_id` or its `api_reference`.
+pub fn find(vendor_id: &str, server: &str) -> Result<Option<(usize, &'static Row)>, CatalogError> {
+    let is_same =
+        |row: &Row| row.vendor.id == vendor_id && (row.api_reference == server || row.server_id == server);
+    by_price().find(|row| row.as_ref().map_or(true, |(_, row)| is_same(row))).transpose()
 }
 
 /// Calls `read` with every line after the header. `read` returns `None` if the line is not valid.
@@ -364,12 +366,9 @@ mod tests {
     fn invalid_line_is_an_error_with_its_number() {
         let header = include_str!("../../../data/servers.csv").lines().next().unwrap();
         let good = "vultr,vc2-1c,,,1,1024,25,Shared,x86_64,,1/8,A16,NVIDIA,2048,2048,0.1,ewr,0.05,ewr";
-        let read = |line: &str| Embedded::read(format!("{header}\n{good}\n{line}\n").as_bytes());
+        let read = |line: &str| read_servers(format!("{header}\n{good}\n{line}\n").as_bytes());
         let two = read(good).unwrap();
-        assert_eq!(
-            (two.rows.len(), two.rows[1].gpu.unwrap().count, two.rows[1].spot),
-            (2, 0.125, Some((50_000, "ewr")))
-        );
+        assert_eq!((two.len(), two[1].gpu.unwrap().count, two[1].spot), (2, 0.125, Some((50_000, "ewr"))));
         for (from, to) in [
             ("vultr", "acme"),
             (",1,1024", ",one,1024"),
@@ -381,25 +380,17 @@ mod tests {
             let error = read(&good.replacen(from, to, 1)).unwrap_err();
             assert_eq!(error.to_string(), "line 3 of `servers.csv` is not valid", "{to}");
         }
-        let prices = |lines: &str| {
-            let csv = format!("vendor_id,api_reference,region,price_usd_h\n{lines}");
-            two.read_prices(csv.as_bytes()).map(|prices| prices.of(0).collect::<Vec<_>>())
-        };
-        assert_eq!(
-            prices("vultr,vc2-1c,ams,0.1\nvultr,vc2-1c,ewr,0.2\n").unwrap(),
-            [("ams", 100_000), ("ewr", 200_000)]
-        );
-        for line in
-            ["vultr,vc9,ams,0.1", "vultr,vc2-1c,atlantis,0.1", "vultr,vc2-1c,ams,free", "vultr,vc2-1c,ams"]
-        {
-            assert_eq!(prices(line).unwrap_err().line, 2, "{line}");
+        let prices = |lines: &str| read_prices(format!("server,price_usd_h\n{lines}").as_bytes());
+        assert_eq!(prices("7,0.1\n12,0.2\n").unwrap(), [(7, 100_000), (12, 200_000)]);
+        for line in ["x,0.1", "-1,0.1", "7,free", "7", "7,0.1,9"] {
+            assert_eq!(prices(&format!("5,1\n{line}")).unwrap_err().line, 3, "{line}");
         }
     }
 
     #[test]
     fn damaged_data_is_an_error() {
-        for cut in (0..SERVERS.len()).step_by(997) {
-            assert!(Embedded::read(DeflateDecoder::new(&SERVERS[..cut])).is_err(), "cut at {cut}");
+        for cut in (0..SERVERS[0].len()).step_by(97) {
+            assert!(read_servers(DeflateDecoder::new(&SERVERS[0][..cut])).is_err(), "cut at {cut}");
         }
     }
 }

@@ -4,13 +4,12 @@
 //! Out: the servers that fit, by ascending price; the price of an instance type.
 //! Not here: the network (`remote`), the choice of the source (`mod`).
 //!
-//! Without place filters the prices by region need not be read. The query for the summary of a run has no place filters.
+//! Servers come by ascending lowest price, so the search stops when no later server can be cheaper than those found.
 
 use super::cache::Updated;
-use super::embedded::{Row, embedded, prices, usd};
+use super::embedded::{Row, by_price, embedded, find, region_prices, usd};
 use super::error::CatalogError;
 use super::query::{Criteria, Facts, price_sort_key};
-use super::region::Place;
 use super::server::{RowPrice, Server};
 use std::collections::BTreeSet;
 
@@ -24,40 +23,51 @@ pub(crate) struct ListPrice {
 
 /// The cheapest servers of the embedded catalogue that fit.
 pub(crate) fn search(criteria: &Criteria) -> Result<Vec<Server>, CatalogError> {
-    let mut found = Vec::new();
-    let mut add =
-        |row: &'static Row, (region, ondemand): (&'static str, u32), spot: Option<(u32, &'static str)>| {
-            let (used, region) = match spot {
-                Some((spot, region)) if criteria.spot && spot < ondemand => (spot, region),
-                _ => (ondemand, region),
-            };
-            if criteria.within_max_price(usd(used)) {
-                let price = RowPrice::micro(used, ondemand, spot.map(|spot| spot.0), region);
-                found.push(((price_sort_key(usd(used)), row.vendor.id, row.server_id), row, price));
-            }
+    // Prices in the requested places by server, the lowest first.
+    let mut in_places: Vec<(usize, u32, &str)> = Vec::new();
+    for place in criteria.places.iter().flatten() {
+        let prices = region_prices(place.vendor_id, place.region)?;
+        in_places.extend(prices.iter().map(|(index, price)| (*index, *price, place.region)));
+    }
+    in_places.sort_unstable();
+    // A price below the lowest price of a server is an outlier.
+    let cheapest_in_places = |index: usize, row: &Row| {
+        let first = in_places.partition_point(|price| (price.0, price.1) < (index, row.cheapest_micro_usd));
+        in_places.get(first).filter(|price| price.0 == index).map(|price| (price.2, price.1))
+    };
+    // Sorted by price, at most `criteria.n`.
+    let mut found: Vec<((u64, &str, &str), &Row, RowPrice<'_>)> = Vec::new();
+    for next in by_price() {
+        let (index, row) = next?;
+        let key = price_sort_key(usd(row.cheapest_micro_usd));
+        let is_complete = found.len() >= criteria.n && found.last().is_none_or(|(last, ..)| key > last.0);
+        // Spot prices do not follow this order.
+        if is_complete && !criteria.spot {
+            break;
+        }
+        if !criteria.fits(&Facts::of_row(row)) {
+            continue;
+        }
+        let (lowest, spot) = match criteria.places {
+            None => (Some((row.cheapest_region, row.cheapest_micro_usd)), row.spot),
+            Some(_) => (
+                cheapest_in_places(index, row),
+                row.spot.filter(|(_, region)| criteria.covers(row.vendor.id, region)),
+            ),
         };
-    let fitting = embedded()?.rows.iter().enumerate().filter(|(_, row)| criteria.fits(&Facts::of_row(row)));
-    match &criteria.places {
-        None => {
-            for (_, row) in fitting {
-                add(row, (row.cheapest_region, row.cheapest_micro_usd), row.spot);
-            }
-        }
-        Some(places) => {
-            let prices = prices()?;
-            let covered: Vec<bool> = prices.places.iter().map(|place| places.contains(place)).collect();
-            for (index, row) in fitting {
-                let Some(cheapest) = prices.cheapest(index, &covered) else { continue };
-                add(row, cheapest, row.spot.filter(|(_, region)| criteria.covers(row.vendor.id, region)));
-            }
+        let Some((region, ondemand)) = lowest else { continue };
+        let (used, region) = match spot {
+            Some((spot, region)) if criteria.spot && spot < ondemand => (spot, region),
+            _ => (ondemand, region),
+        };
+        if criteria.within_max_price(usd(used)) {
+            let price = RowPrice::micro(used, ondemand, spot.map(|spot| spot.0), region);
+            let key = (price_sort_key(usd(used)), row.vendor.id, row.server_id);
+            let at = found.partition_point(|(other, ..)| *other < key);
+            found.insert(at, (key, row, price));
+            found.truncate(criteria.n);
         }
     }
-    // Sorts only the servers of the answer: a small job fits on thousands.
-    if let Some(last) = criteria.n.checked_sub(1).filter(|last| *last < found.len()) {
-        found.select_nth_unstable_by_key(last, |(key, ..)| *key);
-    }
-    found.truncate(criteria.n);
-    found.sort_unstable_by_key(|(key, ..)| *key);
     Ok(found.iter().map(|(_, row, price)| Server::from_row(row, price)).collect())
 }
 
@@ -123,13 +133,13 @@ pub(crate) fn list_price(
     region: Option<&str>,
     instance_type: &str,
 ) -> Result<Option<ListPrice>, CatalogError> {
-    let Some((index, row)) = embedded()?.find(vendor_id, instance_type) else { return Ok(None) };
-    // The prices by region are not read for the cheapest region.
+    let Some((index, row)) = find(vendor_id, instance_type)? else { return Ok(None) };
+    // The prices of the region are not read for the cheapest region.
     let here = match region {
         Some(region) if region != row.cheapest_region => {
-            let prices = prices()?;
-            let is_here = |place: &Place| place.vendor_id == vendor_id && place.region == region;
-            prices.cheapest(index, &prices.places.iter().map(is_here).collect::<Vec<_>>())
+            let is_price =
+                |(server, price): &&(usize, u32)| *server == index && *price >= row.cheapest_micro_usd;
+            region_prices(vendor_id, region)?.iter().find(is_price).map(|(_, price)| (region, *price))
         }
         _ => None,
     };

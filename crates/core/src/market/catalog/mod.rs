@@ -24,6 +24,7 @@ pub mod update;
 
 pub use cache::Updated;
 pub use error::{CatalogError, KeeperError};
+pub use filters::Filters;
 pub use keeper::{DEADLINE, KEEPER_URL};
 pub(crate) use local::only_match;
 pub use price::{InstancePrice, RunCost};
@@ -37,6 +38,7 @@ use crate::os::{
 use keeper::{Keeper, unix_now_s, utc_date};
 use query::Criteria;
 use serde::Serialize;
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
@@ -51,6 +53,17 @@ pub enum Source {
     Updated,
     /// The catalogue inside the binary.
     Embedded,
+}
+
+impl Source {
+    /// The source for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Keeper => "server-search service",
+            Self::Updated => "downloaded catalogue",
+            Self::Embedded => "built-in catalogue",
+        }
+    }
 }
 
 /// Settings for the source of servers and prices.
@@ -168,6 +181,25 @@ impl Answer {
             fields.chain(origin).collect()
         })
     }
+
+    /// The fields of one server, and `price_source` and `price_date`.
+    pub fn with_origin(&self, server: &Server) -> serde_json::Value {
+        let mut fields = serde_json::json!(server);
+        fields["price_source"] = serde_json::json!(self.source);
+        fields["price_date"] = serde_json::json!(self.price_date(server));
+        fields
+    }
+
+    /// Date of the price of a server in this answer.
+    pub fn price_date(&self, server: &Server) -> &str {
+        let vendor = embedded::vendor(server.vendor_id()).filter(|_| self.source == Source::Embedded);
+        vendor.zip(server.price_region()).map_or(&self.as_of, |(vendor, region)| vendor.price_date(region))
+    }
+
+    /// CPU class and architecture of a server, and date and source of its price, for people.
+    pub fn about(&self, server: &Server) -> String {
+        format!("{}, price of {}, {}", server.cpu_class(), self.price_date(server), self.source.name())
+    }
 }
 
 /// Server search and prices during one call of a user.
@@ -176,20 +208,22 @@ pub struct Catalog {
     keeper: Keeper,
     /// Reason of the first failure. After it, no more requests are sent to the Keeper.
     fallback_reason: Option<String>,
+    /// The catalogue saved by `catalog update`, read at the first search that needs it.
+    updated: OnceCell<Option<Updated>>,
 }
 
 impl Catalog {
     pub fn new(settings: Settings) -> Self {
         let keeper = Keeper::new(&settings.keeper_url, settings.cache_dir.clone(), settings.deadline);
         let fallback_reason = settings.is_offline().then(|| KeeperError::Offline.reason());
-        Self { settings, keeper, fallback_reason }
+        Self { settings, keeper, fallback_reason, updated: OnceCell::new() }
     }
 
-    /// Reads the embedded servers in a thread, so that a query at the end of a job does not wait for them.
+    /// Reads the cheapest embedded servers in a thread, so that a query at the end of a job does not wait for them.
     pub fn load_in_background() -> Option<JoinHandle<()>> {
         let load = || {
             // An error is reported by the query.
-            let _ = embedded::embedded();
+            let _ = embedded::by_price().next();
             os::note_background_cpu();
         };
         let thread = thread::Builder::new().name("rt-catalog".into()).stack_size(256 << 10);
@@ -213,9 +247,9 @@ impl Catalog {
             let reason = self.fallback_reason.clone().unwrap_or_default();
             return Err(CatalogError::NeedsKeeper { filter: "compliance_framework_id", reason });
         }
-        let updated = self.settings.cache_dir.as_deref().and_then(Updated::load);
+        let updated = self.updated.get_or_init(|| self.settings.cache_dir.as_deref().and_then(Updated::load));
         if let Some(updated) = updated
-            && let Some(servers) = local::search_updated(&criteria, &updated)
+            && let Some(servers) = local::search_updated(&criteria, updated)
         {
             return Ok(Answer {
                 source: Source::Updated,
@@ -248,6 +282,17 @@ impl Catalog {
         embedded_price(vendor_id, region, instance_type)
     }
 
+    /// Fills in the region of each price that the Keeper gave without one.
+    pub(crate) fn find_regions(&mut self, answer: &mut Answer) {
+        for server in answer.servers.iter_mut().filter(|server| server.price_region().is_none()) {
+            let (vendor, name) = (server.vendor_id().to_owned(), server.server_id().to_owned());
+            let found = self.try_keeper(|keeper| remote::list_price(keeper, &vendor, None, &name)).flatten();
+            if let Some(price) = found.filter(|price| Some(price.usd_per_hour) == server.ondemand_usd()) {
+                server.set_region_price(price.usd_per_hour, price.spot_usd_per_hour, &price.region);
+            }
+        }
+    }
+
     fn try_keeper<T>(&mut self, request: impl FnOnce(&mut Keeper) -> Result<T, KeeperError>) -> Option<T> {
         if self.fallback_reason.is_some() {
             return None;
@@ -263,7 +308,7 @@ pub fn embedded_price(
     instance_type: &str,
 ) -> Result<Option<InstancePrice>, CatalogError> {
     let Some(price) = local::list_price(vendor_id, region, instance_type)? else { return Ok(None) };
-    let as_of = embedded::vendor(vendor_id).map_or_else(String::new, |vendor| vendor.as_of.to_owned());
+    let as_of = embedded::vendor(vendor_id).map_or("", |vendor| vendor.price_date(&price.region)).to_owned();
     Ok(Some(InstancePrice::new((vendor_id, region, instance_type), price, Source::Embedded, as_of)))
 }
 
@@ -287,7 +332,7 @@ fn vendor_date(vendor: &embedded::Vendor) -> VendorDate {
     VendorDate {
         vendor_id: vendor.id.to_owned(),
         name: vendor.name.to_owned(),
-        as_of: vendor.as_of.to_owned(),
+        as_of: vendor.price_dates(),
         from: vendor.from.to_owned(),
     }
 }

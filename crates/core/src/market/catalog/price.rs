@@ -61,11 +61,14 @@ pub struct Savings {
     pub usd: f64,
     /// Savings relative to the cost on the current server.
     pub percent: f64,
+    /// Whether both prices are of the same vendor and region.
+    pub same_region: bool,
 }
 
 /// Cost of a run on the current and on the recommended server.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RunCost {
+    #[serde(rename = "duration_seconds")]
     pub duration_s: f64,
     pub current: Option<Cost>,
     pub recommended: Option<Cost>,
@@ -84,12 +87,16 @@ impl RunCost {
                 spot_usd: spot_usd_per_hour.map(|spot| spot * hours),
             })
         };
+        let same_region = current.zip(recommended).is_some_and(|(price, server)| {
+            price.vendor_id == server.vendor_id() && server.price_region() == Some(price.region.as_str())
+        });
         let current = current.and_then(|price| cost(price.usd_per_hour, price.spot_usd_per_hour));
         let recommended = recommended.and_then(|server| cost(server.ondemand_usd()?, server.spot_usd()));
         let savings = current.zip(recommended).map(|(current, recommended)| Savings {
             usd: current.usd - recommended.usd,
             // The percentage is computed from hourly prices, so that a run of 0 s has one too.
             percent: (1.0 - recommended.usd_per_hour / current.usd_per_hour) * 100.0,
+            same_region,
         });
         Self { duration_s, current, recommended, savings }
     }
@@ -109,6 +116,8 @@ mod tests {
         Server::from_api(Map::from_iter([
             ("min_price_ondemand".to_owned(), json!(ondemand)),
             ("min_price_spot".to_owned(), json!(spot)),
+            ("vendor_id".to_owned(), json!("v")),
+            ("price_region".to_owned(), json!("r")),
         ]))
     }
 
@@ -117,7 +126,19 @@ mod tests {
         let cost = RunCost::new(1800.0, Some(&price(2.0)), Some(&server(0.5, 0.2)));
         assert_eq!(cost.current, Some(Cost { usd_per_hour: 2.0, usd: 1.0, spot_usd: None }));
         assert_eq!(cost.recommended, Some(Cost { usd_per_hour: 0.5, usd: 0.25, spot_usd: Some(0.1) }));
-        assert_eq!(cost.savings, Some(Savings { usd: 0.75, percent: 75.0 }));
+        assert_eq!(cost.savings, Some(Savings { usd: 0.75, percent: 75.0, same_region: true }));
+    }
+
+    #[test]
+    fn savings_in_another_region_or_with_another_vendor_are_marked() {
+        let mut other_region = price(2.0);
+        other_region.region = "elsewhere".into();
+        let mut other_vendor = price(2.0);
+        other_vendor.vendor_id = "w".into();
+        for current in [other_region, other_vendor] {
+            let cost = RunCost::new(1800.0, Some(&current), Some(&server(0.5, 0.2)));
+            assert!(!cost.savings.unwrap().same_region, "{current:?}");
+        }
     }
 
     #[test]
@@ -132,6 +153,6 @@ mod tests {
     #[test]
     fn savings_are_negative_on_a_more_expensive_server() {
         let cost = RunCost::new(3600.0, Some(&price(1.0)), Some(&server(1.5, 1.0)));
-        assert_eq!(cost.savings, Some(Savings { usd: -0.5, percent: -50.0 }));
+        assert_eq!(cost.savings, Some(Savings { usd: -0.5, percent: -50.0, same_region: true }));
     }
 }

@@ -52,6 +52,18 @@ impl Query {
     }
 }
 
+impl Filters {
+    /// Checks the values of all filters, without a search.
+    pub fn check(&self) -> Result<(), CatalogError> {
+        Criteria::new(&Query { filters: self.clone(), ..Query::new(0.0, 0.0) }).map(drop)
+    }
+
+    /// Whether a vendor or a place is chosen.
+    pub(crate) fn has_place(&self) -> bool {
+        [&self.vendor_id, &self.region, &self.country, &self.continent].iter().any(|names| !names.is_empty())
+    }
+}
+
 /// A validated query.
 #[derive(Clone, Debug)]
 pub(crate) struct Criteria {

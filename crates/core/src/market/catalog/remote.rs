@@ -14,7 +14,7 @@
 //! servers found so far.
 
 use super::cache::{PRICES_MAX_AGE_S, SERVERS_MAX_AGE_S};
-use super::embedded::{embedded, prices, usd};
+use super::embedded::{find, prices, usd};
 use super::error::KeeperError;
 use super::keeper::{Keeper, escaped};
 use super::local::{ListPrice, sort_by_price};
@@ -151,7 +151,7 @@ fn nth_key(found: &[(u64, Server)], n: usize) -> Option<u64> {
 /// Whether the on-demand price is an outlier compared with the prices of the embedded catalogue.
 fn is_outlier(server: &Server) -> bool {
     let floor = || {
-        let (row, _) = embedded().ok()?.find(server.vendor_id(), server.server_id())?;
+        let (row, _) = find(server.vendor_id(), server.server_id()).ok()??;
         Some(usd(prices().ok()?.floor_micro_usd(row)?))
     };
     server.ondemand_usd().zip(floor()).is_some_and(|(price, floor)| price < floor)
@@ -160,7 +160,7 @@ fn is_outlier(server: &Server) -> bool {
 /// Whether a price is below the lowest price of the server in the embedded catalogue, which has only open regions.
 fn is_below_known_price(criteria: &Criteria, server: &Server, price_usd: f64) -> bool {
     let known = || {
-        let (_, row) = embedded().ok()?.find(server.vendor_id(), server.server_id())?;
+        let (_, row) = find(server.vendor_id(), server.server_id()).ok()??;
         let spot = row.spot.filter(|_| criteria.spot).map(|(spot, _)| spot);
         Some(usd(spot.map_or(row.cheapest_micro_usd, |spot| spot.min(row.cheapest_micro_usd))))
     };

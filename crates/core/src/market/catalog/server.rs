@@ -211,6 +211,12 @@ impl Server {
         self.text(PRICE_REGION)
     }
 
+    /// CPU class and architecture, such as `dedicated x86_64`.
+    pub fn cpu_class(&self) -> String {
+        let class = self.text("cpu_allocation").unwrap_or("unknown CPU class").to_lowercase();
+        format!("{class} {}", self.text("cpu_architecture").unwrap_or("of unknown architecture"))
+    }
+
     pub(crate) fn facts(&self) -> Facts<'_> {
         Facts {
             vendor_id: self.vendor_id(),

@@ -30,7 +30,7 @@ impl Machine {
             vcpus: vcpus.filter(|count| *count > 0)?,
             memory_mib: memory_mib?,
             disks_gb: disks_gb(&root),
-            architecture: if std::env::consts::ARCH == "aarch64" { "arm64" } else { std::env::consts::ARCH },
+            architecture: host::architecture(),
         })
     }
 

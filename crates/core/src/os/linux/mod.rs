@@ -22,12 +22,22 @@ pub fn process_cpu_ns(pid: u32) -> Option<u64> {
     clock_ns((!pid.cast_signed() << 3) | CPUCLOCK_SCHED)
 }
 
+/// Id of the calling thread.
+pub fn thread_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+}
+
 /// Time since boot in clock ticks, the unit of start times in `/proc/[pid]/stat`.
 pub fn ticks_since_boot() -> Option<u64> {
     let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let ticks_per_s = rustix::param::clock_ticks_per_second();
     let ticks = u64::try_from(since.tv_nsec).ok()?.checked_mul(ticks_per_s)? / 1_000_000_000;
     u64::try_from(since.tv_sec).ok()?.checked_mul(ticks_per_s)?.checked_add(ticks)
+}
+
+/// Lowers the high-water mark of this process to its resident size (`proc_pid_clear_refs(5)`). Not all kernels can.
+pub fn reset_peak_rss() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
 /// Largest peak resident size of any reaped child or descendant (`ru_maxrss` of `getrusage(2)`).
@@ -103,6 +113,26 @@ pub fn share_memory(pid: u32, other_pid: u32) -> bool {
     const KCMP_VM: libc::c_int = 1;
     // SAFETY: takes five integers and writes no memory.
     unsafe { libc::syscall(libc::SYS_kcmp, pid, other_pid, KCMP_VM, 0, 0) == 0 }
+}
+
+/// Soft limits of a process (`prlimit(2)`). A limit is `None` without a limit or without permission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessLimits {
+    pub open_files: Option<u64>,
+    pub processes: Option<u64>,
+}
+
+impl ProcessLimits {
+    pub fn of(pid: u32) -> Self {
+        let read = |resource| {
+            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: a null pointer as the new limit changes nothing, and the kernel writes one `rlimit`.
+            let done =
+                unsafe { libc::prlimit(pid.cast_signed(), resource, std::ptr::null(), &raw mut limit) } == 0;
+            (done && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+        };
+        Self { open_files: read(libc::RLIMIT_NOFILE), processes: read(libc::RLIMIT_NPROC) }
+    }
 }
 
 impl SignalSet {
@@ -195,18 +225,50 @@ impl AsFd for Watch {
     }
 }
 
-/// Waits for a notification, the end of the process or the timeout; returns whether the process has ended.
-pub fn wait_for_eventfd(eventfd: &EventFd, watched: Option<&Watch>, timeout: Duration) -> bool {
+/// An inotify descriptor, to wait until a file is written to.
+#[derive(Debug)]
+pub struct FileWatch(OwnedFd);
+
+impl FileWatch {
+    /// `None` if the file does not exist, or the user has too many inotify descriptors.
+    pub fn open(path: &std::path::Path) -> Option<Self> {
+        use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+        let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+        add_watch(&inotify, path, WatchFlags::MODIFY).ok()?;
+        Some(Self(inotify))
+    }
+
+    /// Makes the next wait block again.
+    fn clear(&self) {
+        let mut events = [0; 4096];
+        // The read does not block.
+        while rustix::io::read(&self.0, &mut events).is_ok_and(|bytes| bytes > 0) {}
+    }
+}
+
+/// Waits for a notification, the end of the process, a write to the file or the timeout; returns whether the process has
+/// ended.
+pub fn wait_for_eventfd(
+    eventfd: &EventFd,
+    watched: Option<&Watch>,
+    file: Option<&FileWatch>,
+    timeout: Duration,
+) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let timeout = Timespec {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(timeout.subsec_nanos()),
     };
     let mut fds = vec![PollFd::new(eventfd, PollFlags::IN)];
+    fds.extend(file.map(|file| PollFd::new(&file.0, PollFlags::IN)));
     fds.extend(watched.map(|watched| PollFd::new(watched, PollFlags::IN)));
     // A signal may end the wait early: the caller checks the clock.
     let _ = poll(&mut fds, Some(&timeout));
-    fds.get(1).is_some_and(|fd| !fd.revents().is_empty())
+    let has_ended = watched.is_some() && fds.last().is_some_and(|fd| !fd.revents().is_empty());
+    if let Some(file) = file {
+        file.clear();
+    }
+    has_ended
 }
 
 /// Limits malloc to one arena: an arena for each thread would be the largest part of the tracker's memory.

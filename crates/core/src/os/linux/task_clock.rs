@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn reused_descriptor_number_is_neither_read_nor_closed() {
-        let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        let tid = crate::os::thread_id();
         let counter = match TaskClock::open(Follow::Thread(tid)) {
             Ok(counter) => counter,
             Err(error) => {

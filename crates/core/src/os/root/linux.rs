@@ -29,6 +29,15 @@ pub struct Space {
     pub available_bytes: u64,
 }
 
+/// What a file system has left for this user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreeSpace {
+    pub total_bytes: u64,
+    pub bytes: u64,
+    /// `None` if the file system has no fixed number of inodes.
+    pub inodes: Option<u64>,
+}
+
 /// The files of this host, or of a recorded tree.
 #[derive(Debug)]
 pub struct Root {
@@ -203,6 +212,19 @@ impl Root {
         space_of(mount_point, found.f_frsize, [found.f_blocks, found.f_bfree, found.f_bavail])
     }
 
+    /// What the file system at `mount_point` has left for this user; `None` for a recorded tree.
+    pub fn free_space(&self, mount_point: &str) -> Option<FreeSpace> {
+        let found = (!self.is_recorded()).then(|| rustix::fs::statvfs(mount_point).ok()).flatten()?;
+        let is_root = rustix::process::geteuid().is_root();
+        let (blocks, inodes) =
+            if is_root { (found.f_bfree, found.f_ffree) } else { (found.f_bavail, found.f_favail) };
+        Some(FreeSpace {
+            total_bytes: found.f_blocks.checked_mul(found.f_frsize)?,
+            bytes: blocks.checked_mul(found.f_frsize)?,
+            inodes: (found.f_files > 0).then_some(inodes),
+        })
+    }
+
     fn recorded_space(&self, mount_point: &str) -> Result<Space, SourceError> {
         let unsupported = || SourceError::Unsupported { path: mount_point.into() };
         let table = fs::read_to_string(self.on_disk("/statvfs")).map_err(|_| unsupported())?;
@@ -223,6 +245,12 @@ impl Root {
     /// CPU time of a process; `None` for a recorded tree.
     pub fn process_cpu_ns(&self, pid: u32) -> Option<u64> {
         (!self.is_recorded()).then(|| os::process_cpu_ns(pid)).flatten()
+    }
+
+    /// The soft limits of a process; unknown for a recorded tree.
+    pub fn limits_of(&self, pid: u32) -> os::ProcessLimits {
+        let is_known = !self.is_recorded() && !self.is_foreign;
+        if is_known { os::ProcessLimits::of(pid) } else { os::ProcessLimits::default() }
     }
 
     /// The target of a symbolic link.

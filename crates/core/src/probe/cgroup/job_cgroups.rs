@@ -1,6 +1,6 @@
 //! The cgroups of the job: throttled time and charged memory at each sample, limits, and OOM kills.
 //!
-//! In:  `/proc/[pid]/cgroup` of the root process at each sample, of other members of the job at each row.
+//! In:  `/proc/[pid]/cgroup` of the root process at each sample; at each row, of new members and, in turn, of a few others.
 //! Out: fields of [`Snapshot`], [`Limits`], [`OomCounts`].
 //!
 //! Before the job starts, its cgroups are those of the tracker, which it inherits. It may move itself to others, for
@@ -9,14 +9,17 @@
 use super::groups::{Group, groups_in, parse_key};
 use super::limits::{affinity_cpus, cpu_limit, group_limits};
 use super::oom::OomWatch;
+use super::pids::PidsWatch;
 use super::{Limits, OomCounts};
 use crate::os::pid_path;
 use crate::os::root::{Kept, Root};
+use crate::probe::evidence::LimitReached;
 use crate::probe::procfs::parse_is_exiting;
 use crate::probe::snapshot::Snapshot;
 
-/// At most this many members are asked for their cgroups at a row.
+/// At most this many members are asked for their cgroups at a row, and so many of them that have been asked before.
 const MOST_MEMBERS: usize = 64;
+const IN_TURN: usize = 4;
 
 #[derive(Debug, Default)]
 pub struct JobCgroups {
@@ -29,8 +32,12 @@ pub struct JobCgroups {
     memory_stat: Option<(Kept, [&'static str; 2])>,
     limits: Limits,
     oom: OomWatch,
+    pids: PidsWatch,
     /// The cgroups that other members were found in.
     of_members: Vec<Vec<u8>>,
+    /// The members of the last row, in ascending order, and the first of them that is asked again.
+    asked: Vec<u32>,
+    turn: usize,
     buffer: Vec<u8>,
 }
 
@@ -89,9 +96,20 @@ impl JobCgroups {
         }
     }
 
-    /// Finds the cgroups of other members of the job. The kernel counts an OOM kill in the cgroup of the process.
+    /// Finds the cgroups of other members of the job, given in ascending order; none between rows. The kernel counts an OOM
+    /// kill in the cgroup of the process.
     pub fn follow_members(&mut self, root: &Root, members: &[u32], job_pid: u32) {
-        for pid in members.iter().take(MOST_MEMBERS) {
+        if members.is_empty() {
+            return;
+        }
+        let first = if self.turn < members.len() { self.turn } else { 0 };
+        self.turn = first + IN_TURN;
+        let before = std::mem::replace(&mut self.asked, members.to_vec());
+        let is_asked = |at: usize, pid: &u32| {
+            (first..first + IN_TURN).contains(&at) || before.binary_search(pid).is_err()
+        };
+        let asked = members.iter().enumerate().filter(|(at, pid)| is_asked(*at, pid));
+        for (_, pid) in asked.take(MOST_MEMBERS) {
             let Ok(text) = root.read(pid_path(*pid, "cgroup").as_str(), &mut self.buffer) else { continue };
             let text = text.trim_ascii_end();
             let is_known =
@@ -100,6 +118,7 @@ impl JobCgroups {
                 let groups = groups_in(root, &String::from_utf8_lossy(text));
                 self.of_members.push(text.to_vec());
                 self.oom.watch(root, &groups, job_pid);
+                self.pids.watch(root, &groups);
             }
         }
     }
@@ -119,6 +138,7 @@ impl JobCgroups {
             let file = if group.unified { "memory.current" } else { "memory.usage_in_bytes" };
             memory_file(group, file, |path| root.keep(path).ok())
         });
+        self.pids.watch(root, &groups);
         let is_own = self.oom.enter(root, &groups, job_pid);
         self.memory_stat = groups.iter().filter(|_| is_own).find_map(|group| {
             let keys =
@@ -150,6 +170,11 @@ impl JobCgroups {
 
     pub fn oom_counts(&self, root: &Root) -> OomCounts {
         self.oom.counts(root)
+    }
+
+    /// The limit of processes of the job's cgroups, if the kernel refused a process.
+    pub fn process_limit_reached(&self, root: &Root) -> Option<LimitReached> {
+        self.pids.reached(root)
     }
 }
 

@@ -14,6 +14,8 @@ mod limits;
 mod oom;
 #[cfg(not(target_os = "linux"))]
 mod other;
+#[cfg(target_os = "linux")]
+mod pids;
 
 #[cfg(target_os = "linux")]
 pub use groups::groups_of;

@@ -2,6 +2,7 @@
 
 use super::{Limits, OomCounts};
 use crate::os::root::Root;
+use crate::probe::evidence::LimitReached;
 use crate::probe::snapshot::Snapshot;
 
 #[derive(Debug, Default)]
@@ -20,6 +21,10 @@ impl JobCgroups {
 
     pub fn oom_counts(&self, _root: &Root) -> OomCounts {
         OomCounts::default()
+    }
+
+    pub const fn process_limit_reached(&self, _root: &Root) -> Option<LimitReached> {
+        None
     }
 }
 

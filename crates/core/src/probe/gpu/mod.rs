@@ -174,6 +174,13 @@ impl GpuState {
         self.totals(GpuReading::job)
     }
 
+    /// Numbers of the GPUs that the job keeps busy, in the order of the driver.
+    pub fn job_gpus(&self) -> Vec<usize> {
+        let Self::Read(reading) = self else { return Vec::new() };
+        let busy = |gpu: &Gpu| gpu.job.usage.is_some_and(|usage| usage > 0.0);
+        reading.gpus.iter().enumerate().filter(|(_, gpu)| busy(gpu)).map(|(number, _)| number).collect()
+    }
+
     fn totals(&self, of: fn(&GpuReading) -> GpuTotals) -> GpuTotals {
         match self {
             Self::Absent => GpuTotals::NONE,
@@ -313,6 +320,14 @@ mod tests {
         assert!(none == 0.0 && none.is_sign_positive(), "0 and not -0");
         let incomplete = GpuReading { is_incomplete: true, ..reading };
         assert_eq!(incomplete.system(), GpuTotals::default());
+    }
+
+    #[test]
+    fn gpus_in_use_are_listed_by_number() {
+        let gpus = vec![gpu(Some(1.0), Some(0.0)), gpu(Some(1.0), None), gpu(Some(1.0), Some(0.2))];
+        let read = GpuState::Read(Arc::new(GpuReading { gpus, ..GpuReading::default() }));
+        assert_eq!(read.job_gpus(), [2]);
+        assert!(GpuState::Absent.job_gpus().is_empty());
     }
 
     #[test]

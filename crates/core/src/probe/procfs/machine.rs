@@ -117,3 +117,31 @@ impl Source for PressureSource {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn pressure_that_could_not_be_read_once_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let pressure = folder.path().join("proc/pressure");
+        // A folder can be opened, but reading it fails.
+        fs::create_dir_all(pressure.join("cpu")).unwrap();
+        for name in ["memory", "io"] {
+            fs::write(pressure.join(name), "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n").unwrap();
+        }
+        let root = Root::recorded(folder.path()).unwrap();
+        let mut source = PressureSource::default();
+        let error = source.read(&root, &mut Snapshot::default()).unwrap_err();
+        let no_descriptor = SourceError::from_errno("/proc/pressure/cpu", rustix::io::Errno::MFILE);
+        assert!([error, no_descriptor].iter().all(|error| matches!(error, SourceError::Io { .. })));
+        fs::remove_dir(pressure.join("cpu")).unwrap();
+        fs::copy(pressure.join("io"), pressure.join("cpu")).unwrap();
+        let mut snapshot = Snapshot::default();
+        source.read(&root, &mut snapshot).unwrap();
+        assert_eq!(snapshot.pressure.cpu_us, Some(7));
+    }
+}

@@ -2,6 +2,7 @@
 
 mod disks;
 mod diskstats;
+mod full;
 mod loadavg;
 mod machine;
 mod meminfo;
@@ -21,6 +22,7 @@ mod text;
 
 pub use disks::DisksSource;
 pub use diskstats::{SECTOR_BYTES, parse_diskstats};
+pub(crate) use full::{Places, full_file_systems};
 pub use loadavg::parse_last_pid;
 pub use machine::{CpuSource, MemorySource, PressureSource, ProcessesSource};
 pub use meminfo::parse_meminfo;

@@ -105,14 +105,32 @@ pub(crate) fn command_of(pid: u32) -> Option<Vec<String>> {
     let mut buffer = Vec::new();
     let root = Root::host().ok()?;
     let text = root.read(pid_path(pid, "cmdline").as_str(), &mut buffer).ok()?;
-    let words = text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
-    let words: Vec<_> = words.collect();
-    words.split_last().map(|(_, words)| words.to_vec()).filter(|words| !words.is_empty())
+    parse_cmdline(text)
+}
+
+/// A process that sets its own title (`setproctitle`) fills the rest of the file with zeros.
+fn parse_cmdline(text: &[u8]) -> Option<Vec<String>> {
+    let words = text.strip_suffix(b"\0")?.split(|byte| *byte == 0);
+    let mut words: Vec<_> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    if words.iter().skip(1).all(String::is_empty) {
+        words.truncate(1);
+    }
+    Some(words)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn title_of_a_process_has_no_empty_arguments_behind_it() {
+        assert_eq!(
+            parse_cmdline(b"airflow worker -- 7\0\0\0\0"),
+            Some(vec!["airflow worker -- 7".to_owned()])
+        );
+        assert_eq!(parse_cmdline(b"sh\0-c\0\0").map(|words| words.len()), Some(3), "an empty argument");
+        assert_eq!(parse_cmdline(b""), None);
+    }
 
     #[test]
     fn zombie_counts_as_gone() {

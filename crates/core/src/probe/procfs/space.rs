@@ -88,7 +88,8 @@ impl Source for SpaceSource {
     }
 }
 
-fn choose(root: &Root, mounts: &[Mount]) -> Chosen {
+/// The mounts on which `statvfs` cannot hang.
+pub(super) fn safe_mounts(mounts: &[Mount]) -> impl Iterator<Item = &Mount> {
     // A later mount covers an earlier one at the same place.
     let may_hang = |at: usize, mount: &Mount| {
         mounts.iter().enumerate().any(|(other_at, other)| {
@@ -97,8 +98,13 @@ fn choose(root: &Root, mounts: &[Mount]) -> Chosen {
             !is_safe(&other.kind) && rest.is_some_and(is_covered)
         })
     };
-    let safe =
-        || mounts.iter().enumerate().filter(|(at, mount)| !may_hang(*at, mount)).map(|(_, mount)| mount);
+    let is_own_safe = |mount: &Mount| is_safe(&mount.kind);
+    let all = mounts.iter().enumerate();
+    all.filter(move |(at, mount)| is_own_safe(mount) && !may_hang(*at, mount)).map(|(_, mount)| mount)
+}
+
+fn choose(root: &Root, mounts: &[Mount]) -> Chosen {
+    let safe = || safe_mounts(mounts);
     let mut chosen = Chosen::default();
     let mut seen: Vec<&str> = Vec::new();
     let mut sizes: Vec<u64> = Vec::new();

@@ -29,10 +29,11 @@ use crate::config::{Backend, Config};
 use crate::job::counter::TreeCounter;
 use crate::job::ledger::{Reaped, Totals};
 use crate::os::root::Root;
-use crate::os::{self, Ended, ReceivedSignal, SignalSet, pid_path};
+use crate::os::{self, Ended, Moment, ReceivedSignal, SignalSet, pid_path};
 use crate::probe::procfs::{parse_pid_io, parse_pid_status, read_stat};
 use crate::run::tracker::Tracker;
 use crate::sampler::SamplerCommand;
+use crate::sampler::evidence::SignalReceived;
 
 /// The signals of the tracker, blocked and received on a signalfd.
 pub(crate) struct Signals {
@@ -64,7 +65,7 @@ impl Signals {
 
     fn open(signals: &[i32], ignored_at_start: &[i32]) -> Result<Self, WrapError> {
         let set = SignalSet::of(signals);
-        let mask = set.block();
+        let mask = unix::inherited_mask(set.block());
         let signalfd = set.descriptor().inspect_err(|_| mask.restore()).map_err(WrapError::Signals)?;
         Ok(Self { signalfd, mask, ignored: ignored_at_start.to_vec() })
     }
@@ -131,6 +132,9 @@ impl Job {
             while let Some(received) = os::next_signal(signals.as_fd()) {
                 let signal = received.signal;
                 let has_reached_job = has_reached_job(received, setup.root);
+                if !is_routine(signal) {
+                    setup.tracker.add_signal(with_sender(received, setup.root));
+                }
                 let is_continued = signal == libc::SIGCONT && std::mem::take(&mut is_group_stopped);
                 if !has_reached_job && !is_continued {
                     forward(self.pid, signal);
@@ -165,6 +169,31 @@ fn has_reached_job(received: ReceivedSignal, root: &Root) -> bool {
         std::iter::successors(Some(sender), |pid| Some(read_stat(root, *pid, &mut buffer).ok()?.ppid));
     // All descendants of the tracker are processes of the job.
     parents.find(|pid| *pid <= 1 || *pid == own_pid) == Some(own_pid)
+}
+
+/// Whether a signal cannot be why a job ends.
+const fn is_routine(signal: i32) -> bool {
+    matches!(
+        signal,
+        libc::SIGCHLD
+            | libc::SIGCONT
+            | libc::SIGTSTP
+            | libc::SIGTTIN
+            | libc::SIGTTOU
+            | libc::SIGURG
+            | libc::SIGWINCH
+    )
+}
+
+/// Reads the name of the sender at once, since it may end soon.
+fn with_sender(received: ReceivedSignal, root: &Root) -> SignalReceived {
+    let sender = received.sender.filter(|pid| *pid > 0);
+    SignalReceived {
+        signal: received.signal,
+        at: Moment::now().wall_s(),
+        sender_pid: received.sender,
+        sender: sender.and_then(|pid| root.text(pid_path(pid, "comm").as_str())),
+    }
 }
 
 /// The CPU counter of the next child, and for a cgroup, the `cgroup.procs` descriptor that the child writes to.

@@ -53,7 +53,7 @@ impl Signals {
 
     fn open(stops: bool, ignored_at_start: &[i32]) -> Result<Self, WrapError> {
         let signals = unix::signals_to_receive(&[], stops);
-        let mask = SignalSet::of(&signals).block();
+        let mask = unix::inherited_mask(SignalSet::of(&signals).block());
         let queue = Queue::of_signals(&signals).map_err(WrapError::Signals)?;
         Ok(Self { queue, mask, ignored: ignored_at_start.to_vec() })
     }

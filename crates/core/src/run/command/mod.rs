@@ -7,10 +7,10 @@
 //! The steps of [`run`]: receive signals, start the tracker, start the job, wait for its end while forwarding signals
 //! and reaping orphans, take the last sample, reap the job.
 //!
-//! The job runs in the process group of the tracker, with the same terminal, standard streams, environment and working
-//! folder, and with the signal mask and dispositions that the tracker inherited. A signal to the tracker is forwarded
-//! once; a signal of the terminal reaches the whole group without forwarding (table in `linux`). If the tracker dies, the
-//! job goes on.
+//! The job runs in the process group of the tracker, with the same terminal, standard streams and working folder, the same
+//! environment, the id of its run (`RESOURCE_TRACKER_RUN`) and the file for its marks (`RESOURCE_TRACKER_MARKS`), and with the
+//! signal mask and dispositions that the tracker inherited. A signal to the tracker is forwarded once; a signal of the
+//! terminal reaches the whole group without forwarding (table in `linux`). If the tracker dies, the job goes on.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -23,6 +23,7 @@ mod windows;
 
 use std::ffi::OsString;
 use std::io;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -31,10 +32,13 @@ use thiserror::Error;
 use crate::config::Config;
 use crate::os::root::Root;
 use crate::os::{self, Ending};
+use crate::probe::cgroup::read_limits;
 use crate::run::tracker::{Tracker, TrackerError};
+use crate::sampler::marks::{MARKS_VARIABLE, create_marks, marks_beside};
 use crate::sampler::progress::State;
 use crate::sampler::{SamplerCommand, Sink, Target};
-use crate::store::recording::{Run, Status};
+use crate::store::recording::head::PARENT_VARIABLE;
+use crate::store::recording::{Head, Run, Status};
 
 #[cfg(target_os = "linux")]
 use linux as system;
@@ -47,6 +51,9 @@ use system::{Job, Signals, wait_for_stop};
 
 /// `Hooks::job_started` is called when no signal and no ended child has arrived for this time.
 const START_DELAY: Duration = Duration::from_millis(100);
+
+/// The variable that tells a job how often it was started.
+const ATTEMPT_VARIABLE: &str = "RESOURCE_TRACKER_ATTEMPT";
 
 /// Why a command was not run.
 #[derive(Debug, Error)]
@@ -121,6 +128,20 @@ impl WrapError {
 
 /// Callbacks of a front while a job runs.
 pub trait Hooks {
+    /// Id of the run; the job gets it as an environment variable.
+    fn run_id(&self) -> Option<&str> {
+        None
+    }
+    /// Number of the attempt, from 1, if the command is run again after out-of-memory kills; the job gets it as an
+    /// environment variable.
+    fn attempt(&self) -> Option<u32> {
+        None
+    }
+
+    /// Path of the journal, which need not exist. The file for the marks of the job is beside it.
+    fn journal(&self) -> Option<PathBuf> {
+        None
+    }
     /// Called once the job has run for 100 ms. Work that must not delay the start of the job begins here.
     fn job_started(&mut self) {}
     /// Whether `SIGTSTP` (Ctrl-Z) must be received, so that `stopping` can clear the terminal before the stop.
@@ -154,6 +175,17 @@ impl Done {
             os::end_by_signal(signal);
         }
         exit_status(ending)
+    }
+
+    /// Whether another attempt may help after a certain or likely out-of-memory kill; `None` without such a kill. It cannot
+    /// help if the limit holds for the tracker too: then it is the limit of a scheduler or container.
+    pub fn may_retry_oom(&self, config: &Config) -> Option<bool> {
+        let mut head = Head::new(config, self.pid, self.tracker.started().wall_s(), Run::default());
+        self.describe(head.run.get_or_insert_default());
+        self.tracker.complete(&mut head);
+        let kills = head.run.filter(|run| run.status != Some(Status::Finished))?.oom_kills?;
+        let own = Root::host().ok().and_then(|root| read_limits(&root, "self").memory_bytes);
+        Some(kills.limit_bytes.is_none() || kills.limit_bytes != own)
     }
 
     /// Sets the status, and the exit code or signal of the run.
@@ -206,13 +238,29 @@ pub fn run(
     let (root, mut tracker) = started.inspect_err(|_| signals.restore())?;
     let setup = Setup { config, signals: &signals, root: &root, tracker: &tracker };
     drop(spare);
-    let (mut job, counter) = Job::start(prepare(command)?, &setup)?;
+    let mut command = prepare(command)?;
+    command.envs(hooks.run_id().map(|id| (PARENT_VARIABLE, id)));
+    command.envs(hooks.attempt().map(|attempt| (ATTEMPT_VARIABLE, attempt.to_string())));
+    // The marks of this job are not for a run around this one.
+    command.env_remove(MARKS_VARIABLE);
+    let marks = hooks
+        .journal()
+        .map(|journal| marks_beside(&journal))
+        .filter(|path| create_marks(path, tracker.started()).is_ok());
+    if let Some(path) = &marks {
+        command.env(MARKS_VARIABLE, path);
+        tracker.send(SamplerCommand::ReadMarks(path.clone()));
+    }
+    let remove_marks = || marks.as_ref().map(std::fs::remove_file);
+    let started = Job::start(command, &setup);
+    let (mut job, counter) = started.inspect_err(|_| drop(remove_marks()))?;
     let pid = job.pid;
     tracker.send(SamplerCommand::Adopt { pid, counter });
     let ended = job.wait(&setup, hooks);
     signals.end_at_once();
     tracker.finish(SamplerCommand::Ended { ended, own_rss_kib: job.own_rss_kib });
     job.reap();
+    remove_marks();
     Ok(Done { ending: Some(ended.how), pid, tracker })
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Not here: how signals are received (`linux`, `macos`).
 
+use std::sync::OnceLock;
+
 use super::Hooks;
 use crate::os::{self, SignalSet};
 
@@ -19,6 +21,13 @@ const FORWARDED: [i32; 11] = [
     libc::SIGIO,
     libc::SIGWINCH,
 ];
+
+/// The signal mask that this program inherited, from the mask at the first call. At a later call, for a second attempt of
+/// the job, signals of the first one are still blocked.
+pub(super) fn inherited_mask(current: SignalSet) -> SignalSet {
+    static INHERITED: OnceLock<SignalSet> = OnceLock::new();
+    *INHERITED.get_or_init(|| current)
+}
 
 /// Signals to receive: [`FORWARDED`], `more` of this system, and `SIGTSTP` if `stops`. Ignored signals stay ignored.
 pub(super) fn signals_to_receive(more: &[i32], stops: bool) -> Vec<i32> {

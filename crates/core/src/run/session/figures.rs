@@ -140,9 +140,14 @@ impl Session {
 
     /// Both tables side by side; no columns before the first row.
     pub fn combined(&self, options: &CombinedOptions) -> Result<Frame, FrameError> {
-        let mut tables = self.tables(&[Table::Process, Table::System]);
+        let wanted = [Table::Process, Table::System, Table::Extra];
+        let mut tables = self.tables(&wanted[..if options.extra { 3 } else { 2 }]);
+        let extra = if options.extra { tables.pop().flatten() } else { None };
         let (system, process) = (tables.pop().flatten(), tables.pop().flatten());
-        let both = combined(process.as_ref(), system.as_ref(), options)?;
+        let mut both = combined(process.as_ref(), system.as_ref(), options)?;
+        if let Some(extra) = extra {
+            both.append(Table::Extra, &extra, options)?;
+        }
         Ok(if both.is_empty() { Frame::default() } else { both })
     }
 

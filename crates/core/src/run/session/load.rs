@@ -12,7 +12,8 @@ use crate::store::recording::{Recording, Run};
 
 impl Session {
     pub fn from_recording(recording: Recording) -> Self {
-        let plan = Plan::of(&recording.head.metadata);
+        let Run { job, tags, .. } = recording.head.run.clone().unwrap_or_default();
+        let plan = Plan { job, tags, ..Plan::of(&recording.head.metadata) };
         Self {
             start_time: recording.head.metadata.start_time,
             stop_time: recording.head.metadata.stop_time,

@@ -16,18 +16,24 @@ mod tests;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::error::with_causes;
 use crate::metric::Metric;
 use crate::os::Moment;
 use crate::probe::host;
+use crate::run::inputs::Inputs;
 use crate::run::plan::Plan;
 use crate::run::sidecar::{Sidecar, SidecarError};
 use crate::run::tracker::{Tracker, TrackerError};
-use crate::sampler::progress::State;
-use crate::store::recording::Recording;
+use crate::sampler::USUAL_NOTES;
+use crate::sampler::phases::{PhaseFigures, PlacedMark};
+use crate::sampler::progress::{Progress, State};
+use crate::store::history::HistoryError;
+use crate::store::recording::{Recording, Run, Status, command_line};
 use crate::store::rows::Rows;
 use crate::store::summary::Summary;
 
@@ -58,6 +64,10 @@ pub enum SessionError {
     TooFew { found: u64, wanted: u64 },
     #[error("The samples of this resource tracker were removed by cleanup. Save the recording before that.")]
     Removed,
+    #[error("there is no history: the user has no home folder")]
+    NoHome,
+    #[error(transparent)]
+    History(#[from] HistoryError),
     #[error(transparent)]
     Write(#[from] std::io::Error),
     #[error(transparent)]
@@ -101,6 +111,10 @@ enum Source {
 #[derive(Debug)]
 pub struct Session {
     plan: Plan,
+    /// What is known about the run beside its figures.
+    run: Run,
+    /// The size of the inputs, while it is measured.
+    inputs: Option<Inputs>,
     source: Source,
     start_time: Option<f64>,
     stop_time: Option<f64>,
@@ -120,6 +134,8 @@ impl Session {
     pub fn new(plan: Plan) -> Self {
         Self {
             plan,
+            run: Run::default(),
+            inputs: None,
             source: Source::NotStarted,
             start_time: None,
             stop_time: None,
@@ -181,7 +197,13 @@ impl Session {
         }
         let ended_at = self.stop_time();
         match &mut self.source {
-            Source::Thread { tracker, .. } => tracker.stop(),
+            Source::Thread { tracker, .. } => {
+                tracker.stop();
+                if self.run.error.is_some() {
+                    let facts = tracker.evidence(self.run.command.as_deref());
+                    self.run.evidence = Some(facts).filter(|facts| !facts.is_empty());
+                }
+            }
             Source::Sidecar { sidecar, rows, .. } => {
                 sidecar.stop(rows.as_ref().map_or(Path::new(""), Rows::path));
             }
@@ -194,6 +216,31 @@ impl Session {
         }
         // Read now: the snapshot may be written later, on another machine.
         self.read_server(host::read_without_waiting);
+        if let Some((bytes, warnings)) = self.inputs.take().map(Inputs::finish) {
+            self.run.input_bytes = bytes;
+            self.warnings.extend(warnings);
+        }
+        if self.plan.job.is_some()
+            && let Err(error) = self.save()
+        {
+            self.warnings.push(format!("the run is not in the history: {}", with_causes(&error)));
+        }
+    }
+
+    /// Marks the run as failed, by an error with its type, such as `ValueError: no data`. Call it before `stop`. Secrets
+    /// in the error are hidden as in command lines.
+    pub fn set_error(&mut self, error: String) {
+        self.run.error = command_line::stored(&[error]).pop();
+    }
+
+    /// How the run ended; `None` before the start.
+    fn status(&self) -> Option<Status> {
+        Some(match self.state()? {
+            _ if self.run.error.is_some() => Status::Failed,
+            State::Running => Status::Running,
+            State::Exited => Status::Ended,
+            State::Stopped => Status::Finished,
+        })
     }
 
     /// Stops, and removes the journal; the statistics stay.
@@ -233,15 +280,40 @@ impl Session {
         Some(if is_stopped { State::Stopped } else { state })
     }
 
-    /// Notes that were not returned before: as [`Note::Info`] before the first row, as [`Note::Warning`] after it.
+    /// Notes that were not returned before: as [`Note::Info`] before the first row or if they are usual, else as
+    /// [`Note::Warning`].
     pub fn take_notes(&mut self) -> Vec<Note> {
         let mut notes: Vec<Note> = self.warnings.drain(..).map(Note::Warning).collect();
         let all = self.sampler_notes();
         let has_begun = self.stop_time.is_some() || self.rows() > 0;
-        let kind = if has_begun { Note::Warning } else { Note::Info };
-        notes.extend(all.iter().skip(self.notes_taken).cloned().map(kind));
+        let kind = |note: &String| {
+            let is_warning = has_begun && !USUAL_NOTES.contains(&note.as_str());
+            (if is_warning { Note::Warning } else { Note::Info })(note.clone())
+        };
+        notes.extend(all.iter().skip(self.notes_taken).map(kind));
         self.notes_taken = all.len();
         notes
+    }
+
+    /// Usage by phase so far, and the marks with their time. A sidecar sends them when it stops.
+    pub fn phases(&self) -> (Vec<PhaseFigures>, Vec<PlacedMark>) {
+        match &self.source {
+            Source::Thread { tracker, .. } => tracker.phases(),
+            Source::Sidecar { sidecar, .. } => sidecar.report.phases.clone(),
+            Source::Loaded { recording, .. } => {
+                let run = recording.head.run.clone().unwrap_or_default();
+                (run.phases, run.marks)
+            }
+            Source::NotStarted => Default::default(),
+        }
+    }
+
+    /// The sampling thread of this process, which takes marks.
+    pub(super) fn progress(&self) -> Option<Arc<Progress>> {
+        match &self.source {
+            Source::Thread { tracker, .. } => Some(tracker.progress()),
+            _ => None,
+        }
     }
 
     fn sampler_notes(&self) -> Vec<String> {

@@ -3,10 +3,13 @@
 //! In:  a [`Recording`], [`ReportOptions`], the statistics of earlier runs. Out: HTML.
 //! Not here: the content of the report (`report`).
 
+use std::path::PathBuf;
+
+use crate::analysis::recommend::AdviceOptions;
 use crate::market::catalog::{Catalog, Settings};
 use crate::os::Moment;
 use crate::report;
-use crate::store::recording::{Recording, Status};
+use crate::store::recording::{Head, Recording, Status};
 use crate::store::stats::{Stats, StatsError};
 
 /// What a report shows beside the recording.
@@ -14,7 +17,9 @@ use crate::store::stats::{Stats, StatsError};
 pub struct ReportOptions {
     /// The front: `standalone`, `R`, `Metaflow`, …
     pub integration: String,
-    /// Title of the run, instead of its command.
+    /// Version of the front.
+    pub integration_version: Option<String>,
+    /// Title of the run, instead of its job name, script, notebook or command.
     pub title: Option<String>,
     /// More names of the run, as label and value.
     pub names: Vec<(String, String)>,
@@ -33,13 +38,41 @@ impl ReportOptions {
         if summary.rows() == 0 {
             return Err(StatsError::NoMetrics);
         }
-        let (made_at, head) = (Moment::now().wall_s(), &recording.head);
-        let zone = report::Zone::local_at(head.metadata.start_time.unwrap_or(made_at));
-        let known = report::Context::of(head, summary, history, made_at, zone);
+        let (head, options) = (&recording.head, AdviceOptions::default());
+        let known = if history.is_empty() {
+            report::Context::of_run(head, summary, &options)
+        } else {
+            let made_at = Moment::now().wall_s();
+            let zone = report::Zone::local_at(head.metadata.start_time.unwrap_or(made_at));
+            report::Context::of(head, summary, history.into(), &options, made_at, zone)
+        };
         let running = head.run.as_ref().is_some_and(|run| run.status == Some(Status::Running));
-        let ReportOptions { integration, title, names, requested, failed } = self;
-        let mut context = report::Context { integration, title, names, requested, failed, running, ..known };
-        context.ask(head, &mut Catalog::new(Settings::from_env()));
+        let title = self.title.or_else(|| notebook(head));
+        let mut context = report::Context {
+            integration: self.integration,
+            integration_version: self.integration_version,
+            title,
+            names: self.names,
+            requested: self.requested,
+            failed: self.failed,
+            running,
+            ..known
+        };
+        let mut catalog = Catalog::new(Settings::from_env());
+        context.ask(head, &mut catalog);
+        context.ask_what_if(head, &mut catalog);
         Ok(context.render(recording))
     }
+}
+
+/// The file name of the notebook that records itself under no job name: the command of its kernel does not have it, and
+/// Jupyter tells it by a variable.
+fn notebook(head: &Head) -> Option<String> {
+    let is_named = head.run.as_ref().is_some_and(|run| run.job.is_some());
+    if is_named || head.metadata.pid != std::process::id() {
+        return None;
+    }
+    let path = PathBuf::from(std::env::var_os("JPY_SESSION_NAME")?);
+    let is_notebook = path.extension().is_some_and(|extension| extension == "ipynb");
+    Some(path.file_name()?.to_string_lossy().into_owned()).filter(|_| is_notebook)
 }

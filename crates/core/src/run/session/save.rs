@@ -5,30 +5,42 @@
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::time::SystemTime;
+
+use serde_json::{Map, Value};
 
 use super::{Session, SessionError, Source};
+use crate::analysis::recommend::AdviceOptions;
 use crate::error::with_causes;
 use crate::os::Moment;
 use crate::os::output::Output;
-use crate::store::recording::{Head, Recording, Run, Status, gzip, write_snapshot};
+use crate::report::Context;
+use crate::store::history::{Entry, History};
+use crate::store::recording::{Head, Recording, Run, gzip, write_snapshot};
+
+/// Number of runs to keep in the history, as the command does by default.
+const KEEP_RUNS: usize = 1000;
 
 impl Session {
     /// Everything in the recording except the rows.
     pub fn head(&mut self) -> Head {
-        let gpus = match &self.source {
+        let (gpus, programs) = match &self.source {
             Source::Loaded { recording, .. } => return recording.head.clone(),
-            Source::Thread { tracker, .. } => tracker.gpus(),
-            Source::Sidecar { sidecar, .. } => sidecar.report.gpus.clone(),
-            Source::NotStarted => Vec::new(),
+            Source::Thread { tracker, .. } => (tracker.gpus(), tracker.programs()),
+            Source::Sidecar { sidecar, .. } => (sidecar.report.gpus.clone(), sidecar.report.programs.clone()),
+            Source::NotStarted => (Vec::new(), Vec::new()),
         };
+        let (phases, marks) = self.phases();
         let run = Run {
-            host: crate::os::host_name(),
-            status: self.is_running().then_some(Status::Running),
+            status: self.status(),
             cpu_source: self.cpu_source(),
             coverage: self.summary().coverage(),
             notes: self.sampler_notes(),
             gpus,
-            ..Run::default()
+            programs,
+            phases,
+            marks,
+            ..self.run.clone()
         };
         let mut head = self.plan.head(self.start_time.unwrap_or_default(), run);
         head.metadata.start_time = self.start_time;
@@ -41,6 +53,17 @@ impl Session {
         head
     }
 
+    /// The run so far, as the command prints it with `--json`.
+    pub fn run_object(&mut self) -> Map<String, Value> {
+        Entry::object_of(&self.head(), &self.summary())
+    }
+
+    /// What explains the run so far.
+    pub fn explain(&mut self) -> Map<String, Value> {
+        let head = self.head();
+        Context::of_run(&head, self.summary(), &AdviceOptions::default()).explain(&head)
+    }
+
     /// Writes the snapshot as JSON, gzipped or plain.
     pub fn write_snapshot(&mut self, out: &mut impl Write, compressed: bool) -> Result<(), SessionError> {
         self.check_rows()?;
@@ -50,6 +73,25 @@ impl Session {
             return Ok(out.finish()?.flush()?);
         }
         Ok(self.write_plain(out)?)
+    }
+
+    /// Saves the recording so far in the user's history, and returns its id. Saving again replaces it.
+    pub fn save(&mut self) -> Result<String, SessionError> {
+        self.check_rows()?;
+        let history = History::of_user(|name| std::env::var_os(name)).ok_or(SessionError::NoHome)?;
+        let (head, summary) = (self.head(), self.summary());
+        // Recordings of the original package have no id.
+        let id = head.run.as_ref().and_then(|run| run.id.clone()).unwrap_or_else(History::new_id);
+        let entry = Entry::with_cause(&id, &head, &summary);
+        history.store(&entry, |file| {
+            self.write_snapshot(file, true).map_err(|error| match error {
+                SessionError::Write(error) => error,
+                error => io::Error::other(error),
+            })
+        })?;
+        // A failed removal of old runs is retried by a later run.
+        let _ = history.prune_sometimes(KEEP_RUNS, SystemTime::now());
+        Ok(id)
     }
 
     const fn check_rows(&self) -> Result<(), SessionError> {

@@ -10,9 +10,10 @@ use crate::config::Config;
 use crate::error::with_causes;
 use crate::market::cloud::CloudInfo;
 use crate::os::{self, Moment, paths};
-use crate::probe::command_of;
+use crate::run::inputs::Inputs;
 use crate::run::sidecar::Sidecar;
 use crate::run::tracker::Tracker;
+use crate::sampler::marks::marks_beside;
 use crate::sampler::{SamplerCommand, Sink, Target};
 use crate::store::history::History;
 use crate::store::recording::Run;
@@ -29,7 +30,12 @@ impl Session {
         if !matches!(self.source, Source::NotStarted) {
             return Err(SessionError::Stopped);
         }
-        match self.plan.sidecar.as_ref().map(|program| Sidecar::start(program, &self.plan)) {
+        if let Err(error) = self.plan.take_environment() {
+            self.warnings.push(error.to_string());
+        }
+        self.run = self.plan.run(&History::new_id());
+        match self.plan.sidecar.as_ref().map(|program| Sidecar::start(program, &self.plan, self.run.clone()))
+        {
             Some(Ok((sidecar, rows))) => {
                 self.start_time = Some(sidecar.start_time);
                 let summary = Box::new(RefCell::new(JournalSummary::new(self.scope())));
@@ -44,6 +50,9 @@ impl Session {
             }
             Some(Err(error)) => return Err(error.into()),
             None => self.start_thread()?,
+        }
+        if !matches!(self.source, Source::NotStarted) {
+            self.inputs = Inputs::measure(&self.plan.inputs);
         }
         if self.plan.discover_cloud && !matches!(self.source, Source::NotStarted) {
             self.discover_cloud();
@@ -64,6 +73,9 @@ impl Session {
         let warnings = self.warnings.len();
         let (rows, sink) = self.start_rows().unzip();
         let config = Config { in_process: true, ..self.plan.config };
+        if config.resets_peak && self.plan.pid == std::process::id() {
+            os::reset_peak_rss();
+        }
         let tracker = match Tracker::start(config, target, sink.into_iter().collect()) {
             Ok(tracker) => tracker,
             Err(error) if error.is_shortage() => {
@@ -74,6 +86,10 @@ impl Session {
             }
             Err(error) => return Err(error.into()),
         };
+        // Forked children of this program write their marks to a file.
+        if let Some(rows) = &rows {
+            tracker.send(SamplerCommand::ReadMarks(marks_beside(rows.path())));
+        }
         self.start_time = Some(tracker.started().wall_s());
         self.source = Source::Thread { tracker: Box::new(tracker), rows };
         Ok(())
@@ -81,13 +97,12 @@ impl Session {
 
     /// Creates the journal; `None` if it cannot be written. The session then has statistics but no tables.
     fn start_rows(&mut self) -> Option<(Rows, Box<dyn Sink>)> {
-        let id = History::new_id();
+        let id = self.run.id.as_deref().unwrap_or_default();
         let folder = self.rows_folder.clone().unwrap_or_else(paths::temporary);
-        let path = folder.join(temporary_name(std::process::id(), &id));
-        // Id and command are needed if this program is killed and its recording is recovered from the journal.
-        let run = Run::new(&id, command_of(self.plan.pid));
+        let path = folder.join(temporary_name(std::process::id(), id));
+        // The facts about the run are needed if this program is killed and its recording is recovered from the journal.
         let head = self.plan.head(Moment::now().wall_s(), Run::default());
-        match Rows::start(&path, &Rows::describe(&head.metadata, &run, None), true) {
+        match Rows::start(&path, &Rows::describe(&head.metadata, &self.run, None), true) {
             Ok(started) => Some(started),
             Err(error) => {
                 self.warnings.push(format!(

@@ -7,15 +7,8 @@ use crate::store::frame::CombinedOptions;
 
 fn plan() -> Plan {
     let interval = Interval::from_seconds(0.02).unwrap();
-    Plan {
-        config: Config { interval, ..Config::default() },
-        pid: std::process::id(),
-        method: None,
-        autostart: false,
-        discover_server: true,
-        discover_cloud: false,
-        sidecar: None,
-    }
+    let config = Config { interval, ..Config::default() };
+    Plan { discover_server: true, ..Plan::new(config, std::process::id()) }
 }
 
 fn recorded() -> Session {

@@ -43,8 +43,8 @@ pub struct Sidecar {
 
 impl Sidecar {
     /// Starts a sidecar and waits for its baseline. The caller owns the journal.
-    pub fn start(program: &Path, plan: &Plan) -> Result<(Self, Rows), SidecarError> {
-        let id = History::new_id();
+    pub fn start(program: &Path, plan: &Plan, run: Run) -> Result<(Self, Rows), SidecarError> {
+        let id = run.id.clone().unwrap_or_else(History::new_id);
         let history = History::of_user(|name| std::env::var_os(name));
         let is_writable =
             |history: &History| history.prepare().is_ok() && paths::takes_files(history.directory());
@@ -53,7 +53,7 @@ impl Sidecar {
             None => Rows::temporary_path(&id),
         };
         let metadata = plan.head(Moment::now().wall_s(), Run::default()).metadata;
-        let orders = Orders { host_pid: process::id(), id, journal, metadata };
+        let orders = Orders { host_pid: process::id(), id, journal, metadata, run };
         let (connection, answer) = launch(program, &orders)
             .map_err(|source| SidecarError::Start { program: program.to_owned(), source })?;
         match answer {

@@ -43,8 +43,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::job::programs::ProgramFigures;
 use crate::metric::Row;
 use crate::probe::gpu::GpuFigures;
+use crate::sampler::phases::{PhaseFigures, PlacedMark};
 
 #[cfg(target_os = "linux")]
 pub use host::Sidecar;
@@ -85,6 +87,8 @@ impl SidecarError {
 pub struct FinalReport {
     pub notes: Vec<String>,
     pub gpus: Vec<GpuFigures>,
+    pub programs: Vec<ProgramFigures>,
+    pub phases: (Vec<PhaseFigures>, Vec<PlacedMark>),
     /// Rows that could not be written to the journal.
     #[serde(with = "rows_as_cells")]
     pub unwritten_rows: Vec<Row>,
@@ -119,8 +123,13 @@ mod tests {
     fn final_report_keeps_every_cell_of_unwritten_rows() {
         let mut row = Row::default().with_gpus(vec![GpuCells::default(), [Some(0.1); Metric::PER_GPU.len()]]);
         row.set(Metric::Timestamp, Some(1_794_781_097.148_223));
-        let report =
-            FinalReport { notes: vec!["a note".to_owned()], gpus: Vec::new(), unwritten_rows: vec![row; 3] };
+        let report = FinalReport {
+            notes: vec!["a note".to_owned()],
+            gpus: Vec::new(),
+            programs: Vec::new(),
+            phases: Default::default(),
+            unwritten_rows: vec![row; 3],
+        };
         let line = serde_json::to_string(&report).unwrap();
         assert!(!line.contains('\n'));
         let read: FinalReport = serde_json::from_str(&line).unwrap();

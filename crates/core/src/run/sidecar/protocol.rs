@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::os;
 use crate::os::root::Root;
 use crate::probe::procfs;
-use crate::store::recording::Metadata;
+use crate::store::recording::{Metadata, Run};
 
 /// The hidden command of `resource-tracker` that becomes a sidecar; its argument is [`Orders`] as JSON.
 pub(super) const SUBCOMMAND: &str = "sidecar";
@@ -38,6 +38,8 @@ pub(super) struct Orders {
     pub(super) journal: PathBuf,
     /// What to record, in the form of the recording's metadata.
     pub(super) metadata: Metadata,
+    /// What is known about the run when it starts.
+    pub(super) run: Run,
 }
 
 /// A message from the host to the sidecar.

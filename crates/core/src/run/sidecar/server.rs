@@ -14,11 +14,12 @@ use super::{FinalReport, SidecarError};
 use crate::error::with_causes;
 use crate::os::root::Root;
 use crate::os::{self, Ending, Watch};
-use crate::probe::{command_of, process_start};
+use crate::probe::process_start;
 use crate::run::plan::Plan;
 use crate::run::tracker::{Tracker, TrackerError};
-use crate::sampler::Target;
+use crate::sampler::marks::{create_marks, marks_beside};
 use crate::sampler::progress::State;
+use crate::sampler::{SamplerCommand, Target};
 use crate::store::history::{Entry, History};
 use crate::store::recording::{Run, Status};
 use crate::store::rows::Rows;
@@ -180,7 +181,7 @@ struct Started {
 }
 
 fn start(orders: &Orders, plan: &Plan) -> Result<Started, Answer> {
-    let run = Run::new(&orders.id, command_of(plan.pid));
+    let run = orders.run.clone();
     let about = Rows::describe(&orders.metadata, &run, Some(orders.host_pid));
     let (rows, journal) = Rows::start(&orders.journal, &about, false)
         .map_err(|error| Answer::Failed(format!("cannot write `{}`: {error}", orders.journal.display())))?;
@@ -190,6 +191,10 @@ fn start(orders: &Orders, plan: &Plan) -> Result<Started, Answer> {
         let is_missing = matches!(error, TrackerError::Target { pid, .. } if process_start(pid).is_none());
         if is_missing { Answer::Refused(why) } else { Answer::Failed(why) }
     })?;
+    let marks = marks_beside(&orders.journal);
+    if create_marks(&marks, tracker.started()).is_ok() {
+        tracker.send(SamplerCommand::ReadMarks(marks));
+    }
     Ok(Started { tracker, rows, run })
 }
 
@@ -198,6 +203,8 @@ impl Started {
         FinalReport {
             notes: self.tracker.notes(),
             gpus: self.tracker.gpus(),
+            programs: self.tracker.programs(),
+            phases: self.tracker.phases(),
             unwritten_rows: self.rows.end().waiting,
         }
     }
@@ -226,7 +233,7 @@ impl Started {
         }
         let mut head = plan.head(tracker.started().wall_s(), self.run);
         tracker.complete(&mut head);
-        let entry = Entry::new(&orders.id, &head, tracker.summary().stats().ok());
+        let entry = Entry::with_cause(&orders.id, &head, &tracker.summary());
         let history = History::of_user(|name| std::env::var_os(name));
         let stored =
             history.map(|history| history.store(&entry, |file| self.rows.write_snapshot(file, &head)));

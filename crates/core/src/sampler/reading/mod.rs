@@ -21,7 +21,7 @@ use crate::sampler::diff::{self, Rates};
 use crate::sampler::sample::Sample;
 
 /// Usage of a process, or of a process and its descendants. A sum that overflows is `None`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessReading {
     /// Unix seconds.
     pub timestamp: f64,
@@ -38,6 +38,8 @@ pub struct ProcessReading {
     /// Bytes written to storage so far; `None` without permission.
     pub write_bytes: Option<u64>,
     pub gpu: GpuTotals,
+    /// Numbers of the GPUs in use.
+    pub gpu_numbers: Vec<usize>,
 }
 
 /// The machine at one moment.

@@ -21,6 +21,7 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     let times = job.times();
     let zero_if_ended = job.members().is_empty().then_some(0);
     let question = Question { members: job.members(), root_pid: Some(pid), since_ns: None };
+    let gpus = gpu::read_now(root, &question);
     Ok(ProcessReading {
         timestamp,
         pid,
@@ -30,7 +31,8 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
         memory_kib: usage.memory_kib.or(Some(0)),
         read_bytes: usage.read_bytes.or(zero_if_ended),
         write_bytes: usage.write_bytes.or(zero_if_ended),
-        gpu: gpu::read_now(root, &question).job(),
+        gpu: gpus.job(),
+        gpu_numbers: gpus.job_gpus(),
     })
 }
 

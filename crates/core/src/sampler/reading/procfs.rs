@@ -66,7 +66,8 @@ pub fn process(root: &Root, pid: u32, with_children: bool) -> Result<ProcessRead
     let zero_if_ended = members.is_empty().then_some((Some(0), Some(0)));
     (reading.read_bytes, reading.write_bytes) = zero_if_ended.or(storage).unwrap_or_default();
     members.sort_unstable();
-    reading.gpu = gpu::read_now(root, &Question { members, root_pid: Some(pid), since_ns: None }).job();
+    let gpus = gpu::read_now(root, &Question { members, root_pid: Some(pid), since_ns: None });
+    (reading.gpu, reading.gpu_numbers) = (gpus.job(), gpus.job_gpus());
     let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
     reading.user_s = user_ticks.map(|ticks| ratio(ticks, ticks_per_s));
     reading.system_s = system_ticks.map(|ticks| ratio(ticks, ticks_per_s));

@@ -50,11 +50,20 @@ pub fn write_combined_row(out: &mut Vec<u8>, tables: &[Table], row: &Row) {
 impl Frame {
     /// Writes the header and all rows.
     pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
+        self.write_csv_with(out, None)
+    }
+
+    /// [`Self::write_csv`] with a last column of text.
+    pub(crate) fn write_csv_with(
+        &self,
+        out: &mut impl Write,
+        texts: Option<(&str, &[&str])>,
+    ) -> io::Result<()> {
         if self.columns().is_empty() {
             return Ok(());
         }
         let mut text = Vec::with_capacity(CHUNK_BYTES + 4096);
-        write_names(&mut text, self.names());
+        write_names(&mut text, self.names().chain(texts.map(|(name, _)| name)));
         for row in 0..self.len() {
             // Readers skip empty lines, so the missing cell of a single column is written as `""`.
             if self.columns().len() == 1 && self.columns()[0].get(row).is_none() {
@@ -64,6 +73,11 @@ impl Frame {
                     &mut text,
                     self.columns().iter().map(|column| (column.get(row), column.is_whole())),
                 );
+            }
+            if let Some(cell) = texts.and_then(|(_, cells)| cells.get(row)) {
+                text.pop();
+                text.push(b',');
+                write_names(&mut text, std::iter::once(cell));
             }
             if text.len() >= CHUNK_BYTES {
                 out.write_all(&text)?;

@@ -9,6 +9,7 @@ mod parquet;
 
 use std::fmt;
 use std::io::{self, Write};
+use std::path::Path;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -16,6 +17,9 @@ use thiserror::Error;
 use crate::metric::{Metric, Row, Table};
 use crate::store::frame::{CombinedOptions, Frame, FrameError};
 use crate::store::recording::{Key, Recording, write_cells};
+
+/// The column with the phase of each row, if the job made marks.
+const PHASE: &str = "phase";
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -71,6 +75,11 @@ pub enum Format {
 
 impl Format {
     pub const ALL: [Self; 4] = [Self::Csv, Self::Json, Self::Jsonl, Self::Parquet];
+
+    /// The format that the extension of a file name says.
+    pub fn of_path(path: &Path) -> Result<Self, ExportError> {
+        path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase().parse()
+    }
 }
 
 impl fmt::Display for Format {
@@ -107,11 +116,13 @@ pub fn export(
         return Ok(recording.write(out)?);
     }
     let table = recording.combined(options)?;
+    let phases = recording.phase_of_rows();
+    let phases = phases.as_deref().map(|phases| (PHASE, phases));
     match format {
-        Format::Csv => table.write_csv(out)?,
-        Format::Json | Format::Jsonl => write_jsonl(out, &table)?,
+        Format::Csv => table.write_csv_with(out, phases)?,
+        Format::Json | Format::Jsonl => write_jsonl(out, &table, phases)?,
         #[cfg(feature = "parquet")]
-        Format::Parquet => parquet::write(out, &table)?,
+        Format::Parquet => parquet::write(out, &table, phases)?,
         #[cfg(not(feature = "parquet"))]
         Format::Parquet => return Err(ExportError::NotBuilt),
     }
@@ -136,13 +147,16 @@ impl JsonLines {
     }
 }
 
-fn write_jsonl(out: &mut impl Write, table: &Frame) -> io::Result<()> {
+fn write_jsonl(out: &mut impl Write, table: &Frame, texts: Option<(&str, &[&str])>) -> io::Result<()> {
     let keys: Vec<Key> =
         table.columns().iter().map(|column| Key::new(column.name(), column.is_whole())).collect();
     let mut text = Vec::with_capacity(CHUNK_BYTES + 4096);
     for row in 0..table.len() {
         text.push(b'{');
         write_cells(&mut text, keys.iter().zip(table.columns().iter().map(|column| column.get(row))));
+        if let Some((name, cell)) = texts.and_then(|(name, cells)| Some((name, cells.get(row)?))) {
+            write!(text, ",{}:{}", serde_json::to_string(name)?, serde_json::to_string(cell)?)?;
+        }
         text.extend_from_slice(b"}\n");
         if text.len() >= CHUNK_BYTES {
             out.write_all(&text)?;
@@ -156,6 +170,7 @@ fn write_jsonl(out: &mut impl Write, table: &Frame) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::store::csv::AnyColumn;
+    use crate::store::stats::Spec;
 
     fn recording() -> Recording {
         Recording::read(&include_bytes!("../../../../../fixtures/original/snapshot.json")[..]).unwrap()
@@ -185,6 +200,50 @@ mod tests {
         assert_eq!(rows.len(), 3);
         assert_eq!(rows[0]["Process memory usage"], serde_json::json!(563_273_u64 * 1024));
         assert_eq!(rows[2].as_object().unwrap().len(), 32);
+    }
+
+    #[test]
+    fn extra_table_is_exported_on_request_with_the_columns_of_each_gpu() {
+        let text = r#"{"metadata": {"version": 1, "pid": 1, "children": true, "interval": 1.0, "method": null,
+            "track_processes": true, "track_system": false, "discover_server": false, "discover_cloud": false,
+            "start_time": 10.0, "stop_time": null, "duration": null}, "server_info": null, "cloud_info": null,
+            "system_metrics": [],
+            "process_metrics": [{"timestamp": 11.0, "cpu_usage": 1.0}, {"timestamp": 11.5, "cpu_usage": 4.0}],
+            "extra_metrics": [{"timestamp": 11.0, "elapsed": 1.0, "swap": 8, "gpu0_vram": 1.5, "gpu1_vram": 2.0},
+                              {"timestamp": 11.5, "elapsed": 0.5, "swap": null, "gpu0_vram": 3.0, "gpu1_vram": 2.0}]}"#;
+        let recording = Recording::read(text.as_bytes()).unwrap();
+        let columns = |options: &CombinedOptions| {
+            let mut out = Vec::new();
+            export(&mut out, &recording, Format::Csv, options).unwrap();
+            String::from_utf8(out).unwrap().lines().next().unwrap().to_owned()
+        };
+        let mut options = CombinedOptions::default();
+        assert_eq!(columns(&options), r#""timestamp","process_cpu_usage""#);
+        options.extra = true;
+        assert_eq!(
+            columns(&options),
+            r#""timestamp","process_cpu_usage","elapsed","swap","gpu0_vram","gpu1_vram""#
+        );
+        options.human_names = true;
+        assert!(
+            columns(&options).ends_with(r#""GPU 0 VRAM used","GPU 1 VRAM used""#),
+            "{}",
+            columns(&options)
+        );
+        let spec = |text: &str| {
+            let (column, aggregate) = text.split_once(':').unwrap();
+            Spec { column: column.to_owned(), aggregate: aggregate.parse().unwrap(), name: None, round: None }
+        };
+        let specs = ["process_cpu_usage:mean", "swap:max", "gpu0_vram:mean"].map(spec);
+        let stats = recording.stats_of(&specs).unwrap();
+        let found: Vec<_> = stats.iter().map(|(_, _, value)| value.unwrap()).collect();
+        assert_eq!(found, [2.0, 8.0, 2.0]);
+        assert_eq!(
+            stats.get("process_cpu_usage", "mean"),
+            recording.stats().unwrap().get("process_cpu_usage", "mean")
+        );
+        let only_process = Recording { extra: None, ..recording.clone() };
+        assert_eq!(only_process.stats_of(&specs[..1]).unwrap().get("process_cpu_usage", "mean"), Some(2.0));
     }
 
     #[test]

@@ -18,14 +18,18 @@
 //! Listings count and skip damaged entries.
 
 mod prune;
+mod run_object;
+mod sizing_figures;
+mod table;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use prune::is_leftover_age;
 
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read as _, Write as _};
+use std::io::{self, BufReader, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -35,9 +39,14 @@ use thiserror::Error;
 use crate::os;
 use crate::os::output::create_temporary;
 use crate::os::paths::{self, Convention, Purpose};
+use crate::probe::cgroup::OomKills;
 use crate::store::plausible;
-use crate::store::recording::{Head, Status};
+use crate::store::recording::{Head, LoadError, Recording, Status};
 use crate::store::stats::Stats;
+use crate::store::summary::Summary;
+
+pub use run_object::UsageFigures;
+pub use sizing_figures::SizingFigures;
 
 const RECORDING_SUFFIX: &str = ".json.gz";
 const ENTRY_SUFFIX: &str = ".run";
@@ -77,13 +86,30 @@ pub struct Entry {
     pub id: String,
     #[serde(default)]
     pub job: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+    /// Id of the tracked run that this run is a part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     /// The command and its arguments.
     #[serde(default)]
     pub command: Option<Vec<String>>,
+    /// Host name.
+    #[serde(default)]
+    pub host: Option<String>,
     #[serde(default)]
     pub status: Option<Status>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     #[serde(default)]
     pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom_kills: Option<OomKills>,
+    /// Why the run did not end with status 0, as the `cause` of its verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
     /// Start of the run in Unix seconds.
     #[serde(default)]
     pub start_time: Option<f64>,
@@ -92,27 +118,51 @@ pub struct Entry {
     /// The default statistics of the run.
     #[serde(default)]
     pub stats: Option<Stats>,
+    /// `None` in entries of earlier versions.
+    #[serde(default, deserialize_with = "sizing_figures::if_readable")]
+    pub sizing: Option<SizingFigures>,
+    /// `None` in entries of earlier versions.
+    #[serde(default, deserialize_with = "sizing_figures::if_readable")]
+    pub usage: Option<UsageFigures>,
+    /// Warnings about the measurement.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Keys that only later versions know.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
 
 impl Entry {
-    pub fn new(id: &str, head: &Head, stats: Option<Stats>) -> Self {
+    pub fn new(id: &str, head: &Head, summary: &Summary) -> Self {
         let run = head.run.clone().unwrap_or_default();
         // As in the summary and the report: until the last row.
-        let duration_s = stats.as_ref().and_then(|stats| stats.get("timestamp", "duration"));
+        let duration_s = summary.duration_s();
         Self {
             id: id.to_owned(),
             job: run.job,
+            tags: run.tags,
+            parent: run.parent,
             command: run.command,
+            host: run.host,
             status: run.status,
+            error: run.error,
             exit_code: run.exit_code,
+            signal: run.signal,
+            oom_kills: run.oom_kills,
+            cause: None,
             start_time: head.metadata.start_time,
             duration_s: duration_s.or(head.metadata.duration),
-            stats,
+            stats: summary.stats().ok(),
+            sizing: Some(SizingFigures::of(head, summary)),
+            usage: Some(UsageFigures::of(head, summary)),
+            notes: run.notes,
             other: Map::new(),
         }
+    }
+
+    /// Whether a name means this run by its id, its job or `last`, and not by the first characters of its id.
+    pub fn has_name(&self, name: &str) -> bool {
+        name == "last" || self.id == name || self.job.as_deref() == Some(name)
     }
 }
 
@@ -249,19 +299,31 @@ impl History {
         }
     }
 
-    /// Statistics of earlier successful runs of the same job, newest first.
-    pub fn earlier(&self, head: &Head, at_most: usize) -> Result<Vec<Stats>, HistoryError> {
-        let job = head.run.as_ref().and_then(|run| run.job.as_deref());
-        if job.is_none() {
-            return Ok(Vec::new());
-        }
+    /// Earlier runs of the same job, however they ended, newest first.
+    pub fn earlier(&self, head: &Head, at_most: usize) -> Result<Vec<Entry>, HistoryError> {
+        let Some(job) = head.run.as_ref().and_then(|run| run.job.as_deref()) else { return Ok(Vec::new()) };
         let is_earlier = |entry: &Entry| {
             entry.start_time.zip(head.metadata.start_time).is_some_and(|(earlier, this)| earlier < this)
         };
-        let entries = self.list()?.entries.into_iter().filter(|entry| {
-            entry.job.as_deref() == job && entry.status == Some(Status::Finished) && is_earlier(entry)
-        });
-        Ok(entries.filter_map(|entry| entry.stats).take(at_most).collect())
+        Ok(self.of_job(job)?.into_iter().filter(is_earlier).take(at_most).collect())
+    }
+
+    /// All runs of a job, however they ended, newest first.
+    pub fn of_job(&self, job: &str) -> Result<Vec<Entry>, HistoryError> {
+        let mut entries = self.list()?.entries;
+        entries.retain(|entry| entry.job.as_deref() == Some(job));
+        // A tracker inside a tracked run of the same job has measured the same work again.
+        let ids: HashSet<String> = entries.iter().map(|entry| entry.id.clone()).collect();
+        entries.retain(|entry| entry.parent.as_ref().is_none_or(|parent| !ids.contains(parent)));
+        Ok(entries)
+    }
+
+    /// Loads the recording of a run.
+    pub fn load(&self, id: &str) -> Result<Recording, LoadError> {
+        let path = self.recording_path(id);
+        let file =
+            os::open_regular(&path).map_err(|source| LoadError::Open { path: path.clone(), source })?;
+        Recording::read(BufReader::new(file)).map_err(|source| LoadError::Content { path, source })
     }
 
     /// Removes a run. The entry is removed before the recording, so every listed run is complete.

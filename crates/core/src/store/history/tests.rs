@@ -3,7 +3,6 @@
 use super::prune::LEFTOVER_AGE;
 use super::*;
 use crate::store::recording::{Recording, Run};
-use std::collections::HashSet;
 use std::time::SystemTime;
 
 fn history() -> (tempfile::TempDir, History) {
@@ -38,8 +37,8 @@ fn duration_of_an_entry_does_not_follow_a_step_of_the_wall_clock() {
     let summary = recording.summary();
     head.metadata.set_stop_time(104.5, summary.clock_step_s());
     assert_eq!(head.metadata.duration, Some(2.5));
-    assert_eq!(Entry::new("aa11", &head, summary.stats().ok()).duration_s, Some(2.0));
-    assert_eq!(Entry::new("aa11", &head, None).duration_s, Some(2.5));
+    assert_eq!(Entry::new("aa11", &head, &summary).duration_s, Some(2.0));
+    assert_eq!(Entry::new("aa11", &head, &Recording::new(head.clone()).summary()).duration_s, Some(2.5));
 }
 
 #[test]
@@ -107,7 +106,7 @@ fn damaged_entries_are_counted_and_skipped() {
 }
 
 #[test]
-fn only_earlier_successful_runs_of_the_same_job_count() {
+fn only_earlier_runs_of_the_same_job_count() {
     let (_directory, history) = history();
     store(&history, "aa11", "train", Status::Finished, 100.0);
     store(&history, "bb22", "train", Status::Failed, 200.0);
@@ -119,10 +118,22 @@ fn only_earlier_successful_runs_of_the_same_job_count() {
     let mut starts = |start_time, at_most| {
         head.metadata.start_time = Some(start_time);
         let earlier = history.earlier(&head, at_most).unwrap();
-        earlier.iter().map(|stats| stats.get("start", "max").unwrap()).collect::<Vec<_>>()
+        earlier.iter().map(|entry| entry.start_time.unwrap()).collect::<Vec<_>>()
     };
-    assert_eq!(starts(500.0, 5), [400.0, 100.0]);
-    assert_eq!((starts(500.0, 1), starts(400.0, 5)), (vec![400.0], vec![100.0]));
+    assert_eq!(starts(500.0, 5), [400.0, 200.0, 100.0]);
+    assert_eq!((starts(500.0, 1), starts(400.0, 5)), (vec![400.0], vec![200.0, 100.0]));
+    // Python under `resource-tracker run`, both with a job name.
+    for (id, parent) in [("ee55", "dd44"), ("ff66", "gone")] {
+        let entry = Entry {
+            id: id.to_owned(),
+            job: Some("train".to_owned()),
+            parent: Some(parent.to_owned()),
+            start_time: Some(if id == "ee55" { 401.0 } else { 402.0 }),
+            ..Entry::default()
+        };
+        history.store(&entry, |file| file.write_all(b"rows")).unwrap();
+    }
+    assert_eq!(starts(500.0, 5), [402.0, 400.0, 200.0, 100.0], "a run inside a tracked run counts once");
 }
 
 #[test]

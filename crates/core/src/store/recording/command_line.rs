@@ -37,8 +37,11 @@ const WORDS_MAX: usize = 1000;
 pub fn stored(words: &[String]) -> Vec<String> {
     let left_out = words.len().saturating_sub(WORDS_MAX);
     let mut hides_next = false;
+    let is_r = words.first().is_some_and(|program| program == "R" || program.ends_with("/R"));
+    // The launcher of R passes blanks to the interpreter as `~+~`.
+    let plain = |word: &String| if is_r { word.replace("~+~", " ") } else { word.clone() };
     let mut stored: Vec<String> =
-        words.iter().take(WORDS_MAX).map(|word| cut(&redact(word, &mut hides_next))).collect();
+        words.iter().take(WORDS_MAX).map(|word| cut(&redact(&plain(word), &mut hides_next))).collect();
     if left_out > 0 {
         stored.push(format!("… {left_out} more"));
     }
@@ -139,6 +142,15 @@ mod tests {
         );
         assert_eq!(line(&["curl", "-H", "Authorization: x1"]), "curl -H Authorization: ***");
         assert_eq!(line(&["push", "ghp_abc", "--key=hf_abc"]), "push *** --key=***");
+    }
+
+    #[test]
+    fn blanks_in_arguments_of_r_are_decoded_and_secrets_there_hidden() {
+        assert_eq!(
+            line(&["/usr/lib/R/bin/exec/R", "-e", "f(~+~1~+~)~+~#~+~--password~+~x1", "--file=my~+~fit.R"]),
+            "/usr/lib/R/bin/exec/R -e f( 1 ) # --password *** --file=my fit.R"
+        );
+        assert_eq!(line(&["sh", "a~+~b"]), "sh a~+~b");
     }
 
     #[test]

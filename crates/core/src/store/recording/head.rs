@@ -11,15 +11,22 @@ use serde_json::{Map, Value};
 
 use crate::config::Config;
 use crate::human;
+use crate::job::programs::ProgramFigures;
 use crate::os::{self, Ending};
 use crate::probe::cgroup::OomKills;
 use crate::probe::gpu::GpuFigures;
+use crate::sampler::evidence::Evidence;
+use crate::sampler::marks::mark_run;
+use crate::sampler::phases::{PhaseFigures, PlacedMark};
 use crate::store::recording::command_line;
 
 /// Version of the file format.
 pub const VERSION: u64 = 1;
 
 const SIGKILL: i32 = 9;
+
+/// The variable that tells a job the id of its run.
+pub(crate) const PARENT_VARIABLE: &str = "RESOURCE_TRACKER_RUN";
 
 /// The head of a recording: everything except the rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +73,28 @@ impl Head {
             other: Map::new(),
         }
     }
+}
+
+impl Head {
+    /// The lowest of container limit, affinity and CPUs of the machine.
+    pub fn cpu_limit_cores(&self) -> Option<f64> {
+        self.lowest("cpu_limit", "vcpus")
+    }
+
+    /// The lower of container limit and memory of the machine.
+    pub fn memory_limit_mib(&self) -> Option<f64> {
+        self.lowest("memory_limit_mb", "memory_mb")
+    }
+
+    fn lowest(&self, limit: &str, machine: &str) -> Option<f64> {
+        let number = |key| server_number(self.server_info.as_ref(), key);
+        number(limit).into_iter().chain(number(machine)).reduce(f64::min)
+    }
+}
+
+/// A number of `server_info`; `None` if it is missing or not positive.
+pub(crate) fn server_number(server_info: Option<&Map<String, Value>>, key: &str) -> Option<f64> {
+    server_info?.get(key)?.as_f64().filter(|value| value.is_finite() && *value > 0.0)
 }
 
 /// Key `metadata`. Its keys have the names of the original package.
@@ -136,16 +165,28 @@ pub struct Run {
     pub host: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
+    /// Id of the tracked run that this run is a part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
+    /// Type and text of the error that ended a function or block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// Number of the signal that ended the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// Total size of the inputs that the user named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_bytes: Option<u64>,
     /// Processes that the kernel killed for lack of memory during the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oom_kills: Option<OomKills>,
+    /// Facts about the end of a run that did not end with status 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
     /// Source of the job's CPU time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_source: Option<String>,
@@ -157,6 +198,15 @@ pub struct Run {
     pub notes: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuFigures>,
+    /// Usage by program, the most CPU time first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<ProgramFigures>,
+    /// Usage by phase; empty without marks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseFigures>,
+    /// The first marks of the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<PlacedMark>,
     /// Keys that only later versions know.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -166,7 +216,8 @@ impl Run {
     /// A run on this host. Secrets in the command line are not stored.
     pub fn new(id: &str, command: Option<Vec<String>>) -> Self {
         let command = command.map(|words| command_line::stored(&words));
-        Self { id: Some(id.to_owned()), command, host: os::host_name(), ..Self::default() }
+        let parent = std::env::var(PARENT_VARIABLE).ok().filter(|parent| !parent.is_empty());
+        Self { id: Some(id.to_owned()), command, host: os::host_name(), parent, ..Self::default() }
     }
 
     /// Sets the status, and the exit code or signal.
@@ -186,6 +237,29 @@ impl Run {
     /// Whether `SIGKILL` ended the job, or the last command of a shell.
     pub(crate) fn ended_by_kill(&self) -> bool {
         self.signal == Some(SIGKILL) || self.exit_code == Some(128 + SIGKILL)
+    }
+
+    /// The usage by program as text: headings, then a row for each program. Empty if it is unknown.
+    pub fn program_table(&self) -> Vec<Vec<String>> {
+        let total_s = self.programs.iter().map(|program| program.cpu_seconds).sum();
+        let rows: Vec<_> = self.programs.iter().map(|program| program.cells(total_s).to_vec()).collect();
+        let headings = ProgramFigures::COLUMNS.map(str::to_owned).to_vec();
+        if rows.is_empty() { rows } else { [vec![headings], rows].concat() }
+    }
+
+    /// The usage by phase as text: headings, then a row for each phase. Empty without marks.
+    pub fn phase_table(&self) -> Vec<Vec<String>> {
+        PhaseFigures::table(&self.phases)
+    }
+
+    /// Which phases decide how large the machine has to be; `None` without marks.
+    pub fn phase_sentence(&self) -> Option<String> {
+        PhaseFigures::sentence(&self.phases)
+    }
+
+    /// Starts a phase of the run that this process is part of. Has no effect outside of a run.
+    pub fn mark(name: &str) {
+        mark_run(name);
     }
 
     /// Name of the signal that ended the job.

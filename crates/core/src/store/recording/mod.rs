@@ -4,7 +4,7 @@
 //! Out: [`Recording`] with its tables as frames; recording files that both packages can load.
 //! Not here: the journal of a recording in progress (`journal`), statistics (`summary`, `stats`).
 
-mod command_line;
+pub(crate) mod command_line;
 mod error;
 pub mod head;
 mod read;
@@ -22,8 +22,9 @@ pub(crate) use write::{Key, write_cells};
 pub use write::{gzip, write_snapshot};
 
 use crate::metric::{Metric, Row, Table};
+use crate::sampler::marks::START;
 use crate::store::frame::{CombinedOptions, Frame, FrameError, combined};
-use crate::store::stats::{Stats, StatsError};
+use crate::store::stats::{Spec, Stats, StatsError};
 use crate::store::summary::{Scope, Summary};
 
 /// A recording in memory. A table that is not recorded is `None`.
@@ -87,6 +88,11 @@ impl Recording {
 
     /// Computes the same statistics as a live tracker.
     pub fn summary(&self) -> Summary {
+        self.walk(|_| {})
+    }
+
+    /// Sums up the rows, and calls `see` with the length of each row in seconds.
+    fn walk(&self, mut see: impl FnMut(f64)) -> Summary {
         let mut summary = Summary::new(Scope {
             process: self.process.is_some(),
             system: self.system.is_some(),
@@ -107,6 +113,7 @@ impl Recording {
             for (metric, cells) in &cells {
                 row.set(*metric, cells.get(number).copied().filter(|cell| !cell.is_nan()));
             }
+            see(summary.row_length_s(&row));
             summary.add(&row);
         }
         summary
@@ -117,8 +124,40 @@ impl Recording {
         self.summary().stats()
     }
 
-    /// Joins the tables of machine and job.
+    /// The phase of each row, by the middle of the row; `None` without marks.
+    pub fn phase_of_rows(&self) -> Option<Vec<&str>> {
+        let marks =
+            self.head.run.as_ref().map(|run| run.marks.as_slice()).filter(|marks| !marks.is_empty())?;
+        let column = |frame: Option<&'_ Frame>, metric| Some(frame?.metric(metric)?.as_slice().to_vec());
+        let timestamps = column(self.tables().next(), Metric::Timestamp)?;
+        let elapsed = column(self.extra.as_ref(), Metric::Elapsed).unwrap_or_default();
+        let start_time = self.head.metadata.start_time.or_else(|| timestamps.first().copied())?;
+        let (mut end_s, mut phases) = (0.0, Vec::with_capacity(self.rows()));
+        for (row, timestamp) in timestamps.iter().enumerate().take(self.rows()) {
+            let begin_s = end_s;
+            let length_s = elapsed.get(row).copied().filter(|length_s| length_s.is_finite());
+            end_s = length_s.map_or(timestamp - start_time, |length_s| begin_s + length_s);
+            let middle_s = f64::midpoint(begin_s, end_s);
+            let marked = marks.iter().take_while(|mark| mark.seconds <= middle_s).last();
+            phases.push(marked.map_or(START, |mark| mark.name.as_str()));
+        }
+        Some(phases)
+    }
+
+    /// Statistics of columns of the combined table and of the extra table, weighted by the length of each row.
+    pub fn stats_of(&self, specs: &[Spec]) -> Result<Stats, StatsError> {
+        let options = CombinedOptions { extra: true, ..CombinedOptions::default() };
+        let mut lengths_s = Vec::with_capacity(self.rows());
+        self.walk(|length_s| lengths_s.push(length_s));
+        Stats::compute(&self.combined(&options)?, &lengths_s, specs)
+    }
+
+    /// Joins the tables of machine and job, and the extra table if the options ask for it.
     pub fn combined(&self, options: &CombinedOptions) -> Result<Frame, FrameError> {
-        combined(self.process.as_ref(), self.system.as_ref(), options)
+        let mut all = combined(self.process.as_ref(), self.system.as_ref(), options)?;
+        if let Some(extra) = self.extra.as_ref().filter(|_| options.extra) {
+            all.append(Table::Extra, extra, options)?;
+        }
+        Ok(all)
     }
 }
