@@ -12,8 +12,12 @@ pub fn export(args: &ExportArgs) -> Result<u8, Failure> {
     let recording = load(&args.which.recording)?;
     let unwritable = |error| Failure::unwritable(&args.output, error);
     let mut output = Output::open_argument(&args.output, args.force).map_err(unwritable)?;
-    let options =
-        CombinedOptions { bytes: args.bytes, human_names: args.human_names, ..CombinedOptions::default() };
+    let options = CombinedOptions {
+        bytes: args.bytes,
+        human_names: args.human_names,
+        extra: args.extra,
+        ..CombinedOptions::default()
+    };
     let format = match args.format {
         FormatArg::Csv => ExportFormat::Csv,
         FormatArg::Json => ExportFormat::Json,

@@ -1,34 +1,26 @@
 //! `list`, `show` and `rm`: the history of runs.
 
 use resource_tracker::human::{self, Scale};
-use resource_tracker::{Column, HistoryEntry, Metric, Recording};
+use resource_tracker::{Catalog, Column, Filters, HistoryEntry, Metric, Recording, Run};
 use serde_json::json;
 
-use crate::args::{ListArgs, RmArgs, ShowArgs};
+use crate::args::{ListArgs, OUT_OF_MEMORY, RmArgs, ShowArgs};
 use crate::failure::Failure;
 use crate::load::{context, embedded_only, load_with_path, recovered_history, unix_now_s};
 use crate::show::{self, Table};
 use crate::summary::RunSummary;
 use crate::trend::{Trend, Trends};
 
-/// Number of earlier runs that the recommendation of `show` includes.
-const EARLIER_RUNS: usize = 5;
-
 pub fn list(args: &ListArgs) -> Result<u8, Failure> {
     let listing = recovered_history()?.list()?;
-    let entries: Vec<&HistoryEntry> =
-        listing.entries.iter().filter(|entry| args.job.is_none() || entry.job == args.job).collect();
-    if let Some(first) = listing.damaged.first() {
-        let count = listing.damaged.len();
-        let runs = if count == 1 { "run" } else { "runs" };
-        let ids = show::one_line(&listing.damaged.join(" "), 60);
-        let example = show::one_line(first, 60);
-        show::warning(&format!(
-            "cannot read {count} {runs} of the history: {ids}; `resource-tracker rm {example}` removes it"
-        ));
-    }
+    let entries: Vec<&HistoryEntry> = listing.entries.iter().filter(|entry| is_listed(entry, args)).collect();
+    show::unreadable_runs(&listing.damaged);
     if args.format.json {
-        return show::json(&json!({ "runs": entries }));
+        let runs: Vec<_> = entries.iter().map(|entry| entry.run_object()).collect();
+        return show::json(&json!({ "runs": runs }));
+    }
+    if entries.is_empty() && !(args.tags.is_empty() && args.status.is_none() && args.since.is_none()) {
+        return show::text("no matching runs\n");
     }
     if entries.is_empty() {
         let of = args
@@ -64,21 +56,61 @@ pub fn list(args: &ListArgs) -> Result<u8, Failure> {
     show::text(&table.to_string())
 }
 
-pub fn show(args: &ShowArgs) -> Result<u8, Failure> {
+fn is_listed(entry: &HistoryEntry, args: &ListArgs) -> bool {
+    let is_out_of_memory = || entry.sizing.as_ref().is_some_and(|sizing| sizing.out_of_memory);
+    let has_status = |status: &str| match status {
+        OUT_OF_MEMORY => is_out_of_memory(),
+        status => entry.status.as_ref().is_some_and(|own| own.as_str() == status),
+    };
+    (args.job.is_none() || entry.job == args.job)
+        && args.tags.iter().all(|(key, value)| entry.tags.get(key) == Some(value))
+        && args.status.as_deref().is_none_or(has_status)
+        && args.since.is_none_or(|since| entry.start_time.is_some_and(|start| start >= since))
+}
+
+pub fn show(args: &ShowArgs, filters: &Filters) -> Result<u8, Failure> {
     let (recording, path) = load_with_path(&args.which.recording)?;
+    let table = |of: fn(&Run) -> Vec<Vec<String>>| recording.head.run.as_ref().map(of).unwrap_or_default();
+    if args.programs {
+        return show::text(&usage_table(&table(Run::program_table), "program"));
+    }
+    if args.phases {
+        return show::text(&usage_table(&table(Run::phase_table), "phase"));
+    }
     let notes = recording.head.run.as_ref().map(|run| run.notes.clone()).unwrap_or_default();
     let summary = RunSummary {
         head: &recording.head,
-        context: &context(&recording.head, recording.summary(), EARLIER_RUNS, embedded_only()),
+        context: &context(
+            &recording.head,
+            recording.summary(),
+            &args.advice.options(filters.clone()),
+            &mut Catalog::new(embedded_only()),
+        ),
         trends: &trends(&recording),
         recording: Some(&path),
         report: None,
         notes: &notes,
+        shows_evidence: true,
     };
     if args.format.json {
         return show::json(&summary.json());
     }
     show::text(&summary.text(show::can_draw_bars(&std::io::stdout())))
+}
+
+/// The usage by program or phase; the first row has the headings.
+fn usage_table(rows: &[Vec<String>], by: &str) -> String {
+    let Some((headings, rows)) = rows.split_first() else {
+        return format!("the recording has no usage by {by}\n");
+    };
+    let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>());
+    for row in rows {
+        table.row(row.clone());
+    }
+    if let Some(width) = show::columns() {
+        table.fit(width, &[0]);
+    }
+    table.to_string()
 }
 
 fn trends(recording: &Recording) -> Trends {

@@ -1,4 +1,4 @@
-//! The RECORDING argument of most commands: a file, `last`, or a job name or id of the history.
+//! The RECORDING argument of most commands: `last`, a job name or id of the history, or a file.
 //!
 //! In:  the argument. Out: the recording, and the facts about it that a summary and a report need.
 
@@ -8,9 +8,9 @@ use std::io::{self, BufReader, IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use resource_tracker::human::Zone;
 use resource_tracker::{
-    Catalog, CatalogSettings, Head, History, LoadError, Recording, ReportContext, Summary,
+    AdviceOptions, Catalog, CatalogSettings, Head, History, LoadError, Recording, ReportContext, Selection,
+    Summary,
 };
 
 use crate::failure::Failure;
@@ -24,9 +24,7 @@ pub fn load(name: &OsStr) -> Result<Recording, Failure> {
 }
 
 pub fn load_with_path(name: &OsStr) -> Result<(Recording, PathBuf), Failure> {
-    let path = Path::new(name);
-    let is_file = path.exists() && !path.is_dir();
-    let path = if is_file { path.to_owned() } else { find_in_history(name)? };
+    let path = path_of(name)?;
     let file = File::open(&path).map_err(|source| LoadError::Open { path: path.clone(), source })?;
     let reader = BufReader::with_capacity(64 << 10, ProgressReader::new(file, &path));
     let recording = Recording::read(reader);
@@ -34,23 +32,65 @@ pub fn load_with_path(name: &OsStr) -> Result<(Recording, PathBuf), Failure> {
     Ok((recording, path))
 }
 
-fn find_in_history(name: &OsStr) -> Result<PathBuf, Failure> {
+/// `last`, an id or the name of a job is the run of that name, even if there is a file of this name; `./NAME` is the
+/// file. A file is preferred to the first characters of an id.
+fn path_of(name: &OsStr) -> Result<PathBuf, Failure> {
     let path = Path::new(name);
+    let is_file = path.exists() && !path.is_dir();
     // If the argument looks like a path, the error of opening the file is more helpful than `no run named`.
-    let is_path = path.components().count() != 1 || path.extension().is_some();
-    let Some(name) = name.to_str() else { return Ok(path.to_owned()) };
+    let is_path = path.components().count() != 1 || name.as_encoded_bytes().contains(&b'/');
+    let Some(name) = name.to_str().filter(|_| !is_path) else { return Ok(path.to_owned()) };
     let found = recovered_history().and_then(|history| {
         let entry = history.find(name)?;
-        Ok(history.recording_path(&entry.id))
+        Ok((history.recording_path(&entry.id), entry.has_name(name)))
     });
     match found {
+        Ok((_, is_exact)) if is_file && !is_exact => Ok(path.to_owned()),
         // Opening a FIFO would block.
-        Ok(path) if path.exists() && !path.is_file() => {
+        Ok((path, _)) if path.exists() && !path.is_file() => {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
             Err(LoadError::Open { path, source }.into())
         }
-        Err(_) if is_path => Ok(path.to_owned()),
-        found => found,
+        Ok((path, _)) => Ok(path),
+        Err(_) if is_file || path.extension().is_some() => Ok(path.to_owned()),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// All finished runs of a job if `name` is the name of a job, else one run.
+pub fn select(name: &OsStr) -> Result<Selection, Failure> {
+    let job = name.to_str().and_then(|name| {
+        let entry = recovered_history().ok()?.find(name).ok()?;
+        (name != "last" && entry.id != name && entry.has_name(name)).then(|| name.to_owned())
+    });
+    if let Some(job) = job {
+        return Ok(Selection::Job(job));
+    }
+    select_run(name)
+}
+
+/// One run; of a job, the newest.
+pub fn select_run(name: &OsStr) -> Result<Selection, Failure> {
+    let recording = Box::new(load(name)?);
+    let run = recording.head.run.clone().unwrap_or_default();
+    let name = match (run.job, run.id) {
+        (Some(job), Some(id)) => format!("{job} {}", id.chars().take(6).collect::<String>()),
+        (None, Some(id)) => id,
+        _ => name.to_string_lossy().into_owned(),
+    };
+    Ok(Selection::Run { name, recording })
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("job `{job}` has no finished run to compare with")]
+pub struct NoFinishedRun {
+    job: String,
+}
+
+impl NoFinishedRun {
+    pub fn failure(job: &str) -> Failure {
+        let hint = Some("`resource-tracker list` shows all runs; an id selects one run, however it ended");
+        Failure::new(Self { job: job.to_owned() }, hint)
     }
 }
 
@@ -81,20 +121,15 @@ pub fn embedded_only() -> CatalogSettings {
     CatalogSettings { cache_dir: None, ..CatalogSettings::offline() }
 }
 
-/// The context of a report or summary: earlier runs of the job, servers that fit, and prices.
+/// The context of a summary: earlier runs of the job, servers that fit, and prices.
 pub fn context(
     head: &Head,
     summary: Summary,
-    earlier_runs: usize,
-    settings: CatalogSettings,
+    options: &AdviceOptions,
+    catalog: &mut Catalog,
 ) -> ReportContext {
-    // A history that cannot be read counts as empty.
-    let earlier =
-        history().ok().and_then(|history| history.earlier(head, earlier_runs).ok()).unwrap_or_default();
-    let now = unix_now_s();
-    let zone = Zone::local_at(head.metadata.start_time.unwrap_or(now));
-    let mut context = ReportContext::of(head, summary, earlier, now, zone);
-    context.ask(head, &mut Catalog::new(settings));
+    let mut context = ReportContext::of_run(head, summary, options);
+    context.ask(head, catalog);
     context
 }
 

@@ -1,13 +1,14 @@
 //! The `resource-tracker` command: parses the arguments, calls the core, and prints the result.
 //!
 //! Each subcommand has a file of its own name; `list`, `show` and `rm` are in `history`, `attach`, `process` and `system`
-//! in `run`, `catalog` in `servers`, `config` in `settings`, `completions` and `man` in `manual`.
+//! in `run`, `catalog` in `servers`, `config` in `settings`, `completions` and `man` in `manual`, `mark` here.
 //!
 //! On Linux the program has its own entry point. Rust's entry point ignores `SIGPIPE` before `main`, which hides
 //! whether the caller had ignored it, and the job must inherit the caller's setting.
 #![cfg_attr(all(target_os = "linux", not(test)), no_main)]
 
 mod args;
+mod check;
 mod compare;
 mod export;
 mod failure;
@@ -27,12 +28,12 @@ mod stats;
 mod summary;
 mod trend;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 #[cfg(all(target_os = "linux", not(test)))]
 use std::os::unix::ffi::OsStringExt as _;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
-use resource_tracker::{serve_sidecar, start_up};
+use resource_tracker::{Run, serve_sidecar, start_up};
 
 use args::{Cli, Command};
 use failure::Failure;
@@ -57,24 +58,41 @@ fn main() -> std::process::ExitCode {
     std::process::ExitCode::from(command(&std::env::args_os().collect::<Vec<_>>()))
 }
 
+/// Starts a phase of the run around this process, if there is one.
+fn mark(name: &OsStr) -> u8 {
+    Run::mark(&name.to_string_lossy());
+    0
+}
+
 /// Returns the exit status.
 fn command(arguments: &[OsString]) -> u8 {
+    // A mark is made in the middle of a job, so it must be fast: no settings are read.
+    if let [_, command, name] = arguments
+        && command == "mark"
+        && !name.as_encoded_bytes().starts_with(b"-")
+    {
+        return mark(name);
+    }
     let ignored_at_start = start_up();
     let settings = match Settings::read(&Cli::command(), arguments) {
         Ok(settings) => settings,
         Err(failure) => return show::failure(&failure),
     };
-    let parser = settings::with_variables(Cli::command(), arguments);
+    let parser = settings::with_variables(args::parser(), arguments);
     let parsed = settings.apply(parser.clone(), arguments).try_get_matches_from(arguments);
-    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let mut cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return show::usage(&error, &settings::from_variables(parser, arguments)),
     };
-    let is_quiet = match &cli.command {
-        Command::Run(args) => args.record.quiet,
-        Command::Attach(args) => args.record.quiet,
-        _ => false,
+    let record = match &mut cli.command {
+        Command::Run(args) => Some(&mut args.record),
+        Command::Attach(args) => Some(&mut args.record),
+        _ => None,
     };
+    let is_quiet = record.is_some_and(|record| {
+        record.filters = settings.filters.clone();
+        record.quiet
+    });
     settings.warnings.iter().filter(|_| !is_quiet).for_each(|warning| show::warning(warning));
     let done = match cli.command {
         Command::Run(args) => run::run(&args, &ignored_at_start),
@@ -84,7 +102,8 @@ fn command(arguments: &[OsString]) -> u8 {
         Command::Stats(args) => stats::stats(&args),
         Command::Recommend(args) => recommend::recommend(&args),
         Command::Compare(args) => compare::compare(&args),
-        Command::Show(args) => history::show(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Show(args) => history::show(&args, &settings.filters),
         Command::Rm(args) => history::rm(&args),
         Command::Config(args) => settings::config(&settings, Cli::command(), args.json),
         Command::Completions { shell } => manual::completions(&Cli::command(), shell),
@@ -95,6 +114,7 @@ fn command(arguments: &[OsString]) -> u8 {
         Command::Info(args) => info::info(&args),
         Command::Catalog(command) => servers::catalog(&command),
         Command::Report(args) => report::report(&args),
+        Command::Mark { name } => Ok(mark(&name)),
         Command::Sidecar { request } => {
             serve_sidecar(&request).map(|()| 0).map_err(|error| Failure::new(error, None))
         }

@@ -64,8 +64,8 @@ mod tests {
         let mut parser = Cli::command();
         parser.build();
         let mut page = String::from(
-            "# Commands\n\nGenerated from the parser; `resource-tracker COMMAND --help` prints the same. RECORDING is a file, `last`, or a\n\
-             job name or id from `resource-tracker list`. [JSON](json.md) describes the output of `--json`.\n",
+            "# Commands\n\nGenerated from the parser; `resource-tracker COMMAND --help` prints the same. RECORDING is `last`, a job name\n\
+             or id from `resource-tracker list`, or a file; `./NAME` is always a file. [JSON](json.md) describes the output of `--json`.\n",
         );
         write_commands(&mut page, NAME, &parser);
         page

@@ -3,75 +3,92 @@
 use std::fmt::Write as _;
 
 use resource_tracker::human;
-use resource_tracker::{Advice, ReportContext, Servers};
-use serde_json::json;
+use resource_tracker::{Advice, Answer, ReportContext, Server};
 
-use crate::args::RecommendArgs;
+use crate::args::{RecommendArgs, SystemArg};
 use crate::failure::Failure;
 use crate::load::{self, load};
-use crate::show;
+use crate::show::{self, Table};
 
 pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
+    let options = args.context.options()?;
     let recording = load(&args.which.recording)?;
-    let context = load::context(
-        &recording.head,
-        recording.summary(),
-        args.context.history,
-        args.context.network.catalog(),
-    );
+    // A request has neither servers nor prices.
+    let settings = args.system.map_or_else(|| args.context.network.catalog(), |_| load::embedded_only());
+    let context = ReportContext::with_servers(&recording.head, recording.summary(), &options, settings);
     let advice = context.advice.clone()?;
-    let cost = context.cost(context.server());
-    if args.format.json {
-        return show::json(&json!({
-            "resources": advice.resources,
-            "ask": advice.to_ask(),
-            "basis": advice.basis,
-            "warnings": advice.warnings,
-            "findings": advice.findings,
-            "server": context.server(),
-            "cost": cost,
-        }));
+    if let Some(system) = args.system {
+        show::summary(&warnings(&advice, &[]));
+        let requests = advice.request.requests(recording.head.run.as_ref());
+        let text = match system {
+            SystemArg::Metaflow => requests.metaflow,
+            SystemArg::Slurm => requests.slurm,
+            SystemArg::Kubernetes => requests.kubernetes,
+            SystemArg::Nextflow => requests.nextflow,
+            SystemArg::Snakemake => requests.snakemake,
+            SystemArg::AwsBatch => requests.aws_batch,
+        };
+        return show::text(&(text + "\n"));
     }
-    // Earlier runs may have had other machines.
-    let limits = (advice.basis.runs == 1).then(|| recording.head.limits());
-    let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
-    let (request, basis) = (advice.to_ask(), &advice.basis);
-    let mut lines = vec![("runs", format!("{}, including this one", basis.runs))];
-    let cpu = basis.cpu_mean_cores.map_or_else(String::new, |mean| {
-        format!("  (mean {mean:.2}{})", of(limits.and_then(|limits| limits.cpu_cores).map(show::cpus)))
-    });
-    lines.push(("CPU", format!("{}{cpu}", request.cpu)));
-    let margin = if request == advice.resources { ", plus 20 %" } else { "; estimated" };
-    let memory = basis.memory_peak_kib.map_or_else(String::new, |kib| {
-        let limit = of(limits.and_then(|limits| limits.memory_mb).map(human::megabytes));
-        format!("  (peak {}{limit}{margin})", human::megabytes(kib / 1024.0))
-    });
-    lines.push(("memory", format!("{} MiB{memory}", request.memory_mb)));
-    lines.push(("GPU", request.gpu.to_string()));
+    if args.format.json {
+        return show::json(&context.advice_json(&recording.head)?);
+    }
+    let with = |value: String, why: Option<&str>| {
+        why.map_or_else(|| value.clone(), |why| format!("{value}  ({why})"))
+    };
+    let request = &advice.request;
+    let cpu = advice.cpu.as_ref().map(|cpu| cpu.why.as_str());
+    let memory = advice.memory.as_ref().map(|memory| memory.why.as_str());
+    let gpu = advice.gpu.as_ref().map(|gpu| gpu.why.as_str());
+    let mut lines = vec![
+        ("CPU", with(request.cpu.to_string(), cpu)),
+        ("memory", with(format!("{} MiB", request.memory_mb), memory)),
+        ("GPU", with(request.gpu.to_string(), gpu)),
+    ];
     if request.vram_mb > 0 {
         lines.push(("VRAM", format!("{} MiB", request.vram_mb)));
     }
-    lines.push(("server", server(&context)));
+    let cost = context.cost(context.server());
+    let none = || show::no_server(&context).unwrap_or_else(|| "no server fits".to_owned());
+    lines.push(("server", context.servers.first().map_or_else(none, offer)));
     if let Some(cost) = cost.recommended {
         lines.push(("expected cost", format!("{} per run", human::usd(cost.usd))));
     }
-    if let Some(here) = cost.current {
-        let (usd, per_hour) = (human::usd(here.usd), human::usd(here.usd_per_hour));
-        lines.push(("cost here", format!("{usd} at {per_hour}/h")));
+    if let Some(cheaper) = context.servers.cheaper_elsewhere() {
+        lines.push(("anywhere", offer(cheaper)));
     }
-    show::text(&(show::aligned(&lines) + &warnings(&advice)))
+    lines.extend(show::cost_here(&context).map(|cost| ("cost here", cost)));
+    let warnings = warnings(&advice, context.servers.notes());
+    show::text(&format!("{}{warnings}\n{}", show::aligned(&lines), what_if(&context)))
 }
 
-fn server(context: &ReportContext) -> String {
-    match (&context.servers, context.server()) {
-        (_, Some(server)) => show::server(server),
-        (Servers::Unanswered { reason }, _) => format!("none: {reason}"),
-        _ => "no server fits".to_owned(),
-    }
+fn offer(found: (&Answer, &Server)) -> String {
+    format!("{}  ({})", show::server(found.1), show::about_server(found))
 }
 
-fn warnings(advice: &Advice) -> String {
+/// Predicted time and cost with 1, 2, 4, … CPUs.
+fn what_if(context: &ReportContext) -> Table {
+    let mut table = Table::new(&[">CPUs", ">predicted time", "cheapest server", ">cost of a run", ""]);
+    for row in &context.what_if {
+        let server = row.server.as_ref();
+        let server =
+            server.map(|server| show::one_line(&format!("{} {}", server.vendor_id, server.name), 60));
+        table.row([
+            row.cpus.to_string(),
+            human::duration(row.predicted_seconds),
+            server.unwrap_or_default(),
+            row.cost_usd.map(human::usd).unwrap_or_default(),
+            row.marks().to_owned(),
+        ]);
+    }
+    table
+}
+
+fn warnings(advice: &Advice, notes: &[String]) -> String {
     let mut text = String::new();
+    for note in notes {
+        let _ = writeln!(text, "note: {}", show::one_line(note, 200));
+    }
     for warning in &advice.warnings {
         let _ = writeln!(text, "warning: {warning}");
     }

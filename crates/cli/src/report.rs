@@ -5,15 +5,22 @@
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use resource_tracker::{CatalogSettings, Head, Output, Recording, Rows};
+use resource_tracker::{AdviceOptions, CatalogSettings, Head, Output, Recording, ReportContext, Rows};
 
 use crate::args::ReportArgs;
 use crate::failure::Failure;
-use crate::load::{self, embedded_only, load};
+use crate::load::{embedded_only, load};
 use crate::show;
 
+/// How long a browser is watched. Most hand the page to a running one and end.
+const FAILS_WITHIN: Duration = Duration::from_secs(2);
+
 pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
+    let options = args.context.options()?;
     let recording = load(&args.which.recording)?;
     let path = args
         .output
@@ -22,7 +29,7 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     let failed = |error| Failure::unwritable(&path, error);
     let open = if args.output.is_some() { Output::open_argument } else { Output::open_default };
     let mut output = open(&path, args.force).map_err(failed)?;
-    let html = page(&recording, args.context.network.catalog(), args.context.history);
+    let html = page(&recording, args.context.network.catalog(), &options);
     output.write_all(html.as_bytes()).and_then(|()| output.commit()).map_err(failed)?;
     if path != Path::new("-") && args.format.json {
         show::json(&serde_json::json!({ "report": path.display().to_string() }))?;
@@ -32,22 +39,22 @@ pub fn report(args: &ReportArgs) -> Result<u8, Failure> {
     if args.open
         && let Err(error) = open_in_browser(&path)
     {
-        // The text of an error that is not of the system is for developers of the launcher.
-        let why = error.raw_os_error().map_or_else(String::new, |_| format!(": {error}"));
-        show::warning(&format!("cannot open the report in a browser{why}; open the file, or set `BROWSER`"));
+        let page = show::one_line(&path.display().to_string(), 500);
+        let why = show::one_line(&error.to_string(), 200);
+        show::warning(&format!("cannot open `{page}` in a browser: {why}; open the file, or set `BROWSER`"));
     }
     Ok(0)
 }
 
 /// Writes the report of a run that has just ended.
-pub fn write(mut output: Output, rows: &Rows, head: &Head, earlier_runs: usize) -> io::Result<()> {
+pub fn write(mut output: Output, rows: &Rows, head: &Head, options: &AdviceOptions) -> io::Result<()> {
     let recording = rows.recording(head.clone())?;
-    output.write_all(page(&recording, embedded_only(), earlier_runs).as_bytes())?;
+    output.write_all(page(&recording, embedded_only(), options).as_bytes())?;
     output.commit()
 }
 
-fn page(recording: &Recording, settings: CatalogSettings, earlier_runs: usize) -> String {
-    load::context(&recording.head, recording.summary(), earlier_runs, settings).render(recording)
+fn page(recording: &Recording, settings: CatalogSettings, options: &AdviceOptions) -> String {
+    ReportContext::with_servers(&recording.head, recording.summary(), options, settings).render(recording)
 }
 
 /// The job's name, else the run's id, else the name of the recording, without characters special to shells and file systems.
@@ -72,12 +79,33 @@ fn file_name(head: &Head, recording: &OsStr) -> String {
     }
 }
 
-/// Starts `$BROWSER`, else the default browser of the system, and does not wait for it.
+/// Starts `$BROWSER`, else the default browser of the system. A browser that fails within [`FAILS_WITHIN`] is an error; one
+/// that still runs is left alone.
 fn open_in_browser(path: &Path) -> io::Result<()> {
-    match std::env::var("BROWSER") {
-        Ok(browser) if !browser.is_empty() => open::with_detached(path, browser),
-        _ => open::that_detached(path),
+    // A path that starts with `-` must not be an option of the browser.
+    let path = std::path::absolute(path)?;
+    let Some(browser) = std::env::var_os("BROWSER").filter(|name| !name.is_empty()) else {
+        // The text of an error that is not of the system is for developers of the launcher.
+        let plain = |error: io::Error| match error.raw_os_error() {
+            Some(_) => error,
+            None => io::Error::other("no program for web pages works"),
+        };
+        return open::that_detached_with_timeout(&path, FAILS_WITHIN).map_err(plain);
+    };
+    let mut command = Command::new(&browser);
+    command.arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let name = browser.display();
+    let mut child =
+        command.spawn().map_err(|error| io::Error::new(error.kind(), format!("`{name}`: {error}")))?;
+    let started = Instant::now();
+    while started.elapsed() < FAILS_WITHIN {
+        match child.try_wait()? {
+            Some(status) if status.success() => break,
+            Some(status) => return Err(io::Error::other(format!("`{name}` failed ({status})"))),
+            None => thread::sleep(Duration::from_millis(10)),
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]

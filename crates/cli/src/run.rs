@@ -1,10 +1,12 @@
 //! `run`, `attach`, `process` and `system`: the commands that sample.
 
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use resource_tracker::{
-    Catalog, CloudInfo, Config, FinishedJob, Hooks, RowFormat, RowSink, Sink, Table, WrapError, command_of,
-    parent_id, run_command, watch_machine, with_causes,
+    Catalog, CloudInfo, Config, FinishedJob, Hooks, Inputs, RowFormat, RowSink, Sink, Table, WrapError,
+    command_of, parent_id, run_command, watch_machine, with_causes,
 };
 
 use crate::args::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs};
@@ -16,11 +18,52 @@ use crate::show;
 use crate::summary::RunSummary;
 use crate::trend::TrendSink;
 
-/// Returns the exit status of the job.
+/// Returns the exit status of the job, of its last attempt if it is run again after out-of-memory kills.
 pub fn run(args: &RunArgs, ignored_at_start: &[i32]) -> Result<u8, Failure> {
+    let mut attempt = 1;
+    let status = loop {
+        let done = run_once(args, ignored_at_start, attempt)?;
+        if !runs_again(args, &done, attempt) {
+            break done.exit_status();
+        }
+        attempt += 1;
+    };
+    // Exit codes of Windows have 32 bits and may not fit into a `u8`. All output is written, so it is safe to exit.
+    Ok(u8::try_from(status).unwrap_or_else(|_| std::process::exit(status)))
+}
+
+/// Whether the command is run again, and a line that says so.
+fn runs_again(args: &RunArgs, done: &FinishedJob, attempt: u32) -> bool {
+    let may_retry = if args.retry_oom == 0 { None } else { done.may_retry_oom(&args.record.config()) };
+    let is_last = attempt > args.retry_oom;
+    let note = match may_retry {
+        None => return false,
+        Some(true) if is_last => format!("out of memory in {attempt} attempts: the command is not run again"),
+        Some(true) => format!(
+            "out of memory: attempt {} of at most {} starts",
+            attempt + 1,
+            u64::from(args.retry_oom) + 1
+        ),
+        Some(false) => {
+            "out of memory at the limit of the scheduler or container: the command is not run again; \
+                        request the memory that the summary shows for the next run"
+                .to_owned()
+        }
+    };
+    if !args.record.quiet {
+        show::warning(&note);
+    }
+    may_retry == Some(true) && !is_last
+}
+
+fn run_once(args: &RunArgs, ignored_at_start: &[i32], attempt: u32) -> Result<FinishedJob, Failure> {
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let (saver, mut sinks) = Saver::open(&args.record, Some(words))?;
+    let attempt = (args.retry_oom > 0).then_some(attempt);
+    let (saver, mut sinks) = Saver::open(&args.record, Some(words), attempt)?;
     let mut hooks = JobHooks::start(&args.record, &mut sinks);
+    hooks.run_id = Some(saver.run_id());
+    hooks.attempt = attempt;
+    hooks.journal = Some(saver.journal());
     let done = match run_command(&args.command, args.record.config(), sinks, ignored_at_start, &mut hooks) {
         Err(error) if error.is_of_tracker() => {
             drop((saver, hooks));
@@ -30,13 +73,11 @@ pub fn run(args: &RunArgs, ignored_at_start: &[i32]) -> Result<u8, Failure> {
         done => done?,
     };
     hooks.finish(saver, &done);
-    let status = done.exit_status();
-    // Exit codes of Windows have 32 bits and may not fit into a `u8`. All output is written, so it is safe to exit.
-    Ok(u8::try_from(status).unwrap_or_else(|_| std::process::exit(status)))
+    Ok(done)
 }
 
 pub fn attach(args: &AttachArgs) -> Result<u8, Failure> {
-    let (saver, mut sinks) = Saver::open(&args.record, command_of(args.pid))?;
+    let (saver, mut sinks) = Saver::open(&args.record, command_of(args.pid), None)?;
     let mut hooks = JobHooks::start(&args.record, &mut sinks);
     let done = resource_tracker::attach(args.pid, args.record.config(), sinks, &mut hooks)
         .map_err(Failure::without_a_job)?;
@@ -51,12 +92,16 @@ struct JobHooks<'a> {
     trends: TrendSink,
     /// Reads the servers for the summary.
     catalog: Option<JoinHandle<()>>,
+    inputs: Option<Inputs>,
+    run_id: Option<String>,
+    attempt: Option<u32>,
+    journal: Option<PathBuf>,
 }
 
 impl<'a> JobHooks<'a> {
     fn start(args: &'a RecordArgs, sinks: &mut Vec<Box<dyn Sink>>) -> Self {
         let trends = TrendSink::default();
-        if !args.quiet && !args.json {
+        if !args.quiet {
             sinks.push(Box::new(trends.clone()));
         }
         let live = if args.live && !args.quiet { Live::start() } else { None };
@@ -64,22 +109,30 @@ impl<'a> JobHooks<'a> {
             sinks.push(sink);
             live
         });
-        Self { args, live, trends, catalog: None }
+        Self { args, live, trends, catalog: None, inputs: None, run_id: None, attempt: None, journal: None }
     }
 
     /// Saves the recording and prints the summary.
     fn finish(mut self, saver: Saver, done: &FinishedJob) {
         // Removes the status line before anything is printed.
         self.live = None;
-        let Some(saved) = saver.finish(done) else { return };
-        if self.args.quiet {
+        // A short job ends before `job_started`.
+        let inputs = self.inputs.take().or_else(|| Inputs::measure(&self.args.inputs));
+        let Some(mut saved) = saver.finish(done, inputs) else { return };
+        if !needs_servers(self.args) {
             return;
         }
         if let Some(thread) = self.catalog.take() {
             // The thread cannot panic.
             let _ = thread.join();
         }
-        let context = context(&saved.head, done.tracker.summary(), self.args.history, embedded_only());
+        let context = context(
+            &saved.head,
+            done.tracker.summary(),
+            &self.args.advice_options(),
+            &mut Catalog::new(embedded_only()),
+        );
+        let json = saved.json.take();
         let summary = RunSummary {
             head: &saved.head,
             context: &context,
@@ -87,19 +140,43 @@ impl<'a> JobHooks<'a> {
             recording: saved.recording.as_deref(),
             report: saved.report.as_deref(),
             notes: &saved.notes,
+            shows_evidence: false,
         };
-        if self.args.json {
-            show::json_summary(&summary.json());
-        } else {
+        let failed = json.and_then(|(mut output, path)| {
+            let text = show::json_text(&summary.json());
+            let written = output.write_all(text.as_bytes()).and_then(|()| output.commit());
+            written.err().map(|error| format!("cannot write `{}`: {error}", path.display()))
+        });
+        if !self.args.quiet {
             show::summary(&summary.text(show::can_draw_bars(&std::io::stderr())));
+            if let Some(failed) = failed {
+                show::warning(&failed);
+            }
         }
     }
 }
 
+fn needs_servers(args: &RecordArgs) -> bool {
+    !args.quiet || args.json.is_some()
+}
+
 impl Hooks for JobHooks<'_> {
+    fn run_id(&self) -> Option<&str> {
+        self.run_id.as_deref()
+    }
+
+    fn attempt(&self) -> Option<u32> {
+        self.attempt
+    }
+
+    fn journal(&self) -> Option<PathBuf> {
+        self.journal.clone()
+    }
+
     fn job_started(&mut self) {
         CloudInfo::discover_in_background(self.args.offline);
-        if !self.args.quiet {
+        self.inputs = Inputs::measure(&self.args.inputs);
+        if needs_servers(self.args) {
             self.catalog = Catalog::load_in_background();
         }
     }

@@ -4,43 +4,16 @@ use std::fmt::Write as _;
 
 use resource_tracker::human;
 use resource_tracker::{Answer, Catalog, CatalogSettings, CatalogSource, Query, Server};
-use serde_json::json;
 
-use crate::args::{CatalogCommand, FilterArgs, ServersArgs};
+use crate::args::{CatalogCommand, ServersArgs};
 use crate::failure::Failure;
 use crate::show::{self, Table};
 
 pub fn servers(args: &ServersArgs) -> Result<u8, Failure> {
     let mut query = Query::new(args.cpu, args.memory).top(args.n);
-    (query.gpu, query.vram_mb) = (args.gpu, args.vram);
-    let query = with_filters(query, &args.filters)?;
+    (query.gpu, query.vram_mb, query.filters) = (args.gpu, args.vram, args.filters.filters()?);
     let answer = Catalog::new(args.network.catalog()).servers(&query)?;
     if args.format.json { show::json(&answer) } else { show::text(&table(&answer)) }
-}
-
-fn with_filters(mut query: Query, args: &FilterArgs) -> Result<Query, Failure> {
-    let lists = [
-        ("vendor_id", &args.vendor_id),
-        ("region", &args.region),
-        ("country", &args.country),
-        ("continent", &args.continent),
-        ("architecture", &args.architecture),
-        ("cpu_allocation", &args.cpu_allocation),
-        ("cpu_manufacturer", &args.cpu_manufacturer),
-        ("gpu_model", &args.gpu_model),
-        ("compliance_framework_id", &args.compliance_framework_id),
-    ];
-    for (name, values) in lists.into_iter().filter(|(_, values)| !values.is_empty()) {
-        query = query.filter(name, json!(values))?;
-    }
-    for (name, value) in [("storage_size", args.storage_size), ("max_price", args.max_price)] {
-        if let Some(value) = value {
-            // JSON has no NaN or infinity; as text the filter rejects them with its usual error.
-            query = query
-                .filter(name, if value.is_finite() { json!(value) } else { json!(value.to_string()) })?;
-        }
-    }
-    if args.spot { Ok(query.filter("spot", true)?) } else { Ok(query) }
 }
 
 fn table(answer: &Answer) -> String {

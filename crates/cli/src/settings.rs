@@ -1,4 +1,5 @@
-//! Settings files of `run` and `attach`, and `config`, which shows where each value comes from.
+//! Settings files of `run` and `attach`, and `config`, which shows where each value comes from. Server filters also apply
+//! to `recommend`, `report` and `show`.
 //!
 //! In:  the user's `config.toml` and the project's `resource-tracker.toml`. Out: defaults for the parser, so that options
 //! and environment variables take precedence. The parser's own options define the settings and their values.
@@ -13,11 +14,12 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::Resettable;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, Command};
-use resource_tracker::{config_folder, is_own_file};
+use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches as _};
+use resource_tracker::{CatalogError, Filters, config_folder, is_own_file, with_causes};
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::args::FilterArgs;
 use crate::failure::Failure;
 use crate::show::{self, Table};
 
@@ -30,7 +32,7 @@ const NETWORK: &str = "offline";
 /// Maximum size of a settings file.
 const MAX_BYTES: u64 = 64 << 10;
 /// What a project's file can set.
-const PROJECT_SETTINGS: [&str; 11] = [
+const PROJECT_SETTINGS: [&str; 12] = [
     "backend",
     "cpu_source",
     "history",
@@ -41,10 +43,15 @@ const PROJECT_SETTINGS: [&str; 11] = [
     "no_system",
     "quiet",
     "rows_only",
+    "slowdown",
     "tags",
 ];
 /// The commands that the settings apply to.
 const COMMANDS: [&str; 2] = ["run", "attach"];
+/// The commands that have options for server filters.
+const FILTERED: [&str; 2] = ["recommend", "report"];
+/// The command that takes server filters from the settings only, like [`COMMANDS`].
+const SHOW: &str = "show";
 
 #[derive(Debug, Error)]
 enum SettingsError {
@@ -56,6 +63,8 @@ enum SettingsError {
     Unknown { path: PathBuf, key: String },
     #[error("invalid value `{value}` for setting `{key}` in `{path}`")]
     Value { path: PathBuf, key: String, value: String },
+    #[error("invalid server filter in the settings")]
+    Filters { source: CatalogError },
 }
 
 impl SettingsError {
@@ -64,6 +73,7 @@ impl SettingsError {
             Self::Unreadable { .. } | Self::Syntax { .. } => "fix the file or remove it",
             Self::Unknown { .. } => "`resource-tracker config` lists all settings",
             Self::Value { .. } => "`resource-tracker run --help` shows the values of each option",
+            Self::Filters { .. } => "`resource-tracker config` shows the filters and their files",
         }
     }
 }
@@ -79,14 +89,18 @@ struct File {
     path: PathBuf,
     /// Id of an option, and its values as they would be typed.
     values: Vec<(String, Vec<String>)>,
+    /// Server filters with a value of the wrong type.
+    invalid_filters: Vec<SettingsError>,
 }
 
 /// The settings files that exist, highest precedence first.
 #[derive(Debug, Default)]
 pub struct Settings {
     files: Vec<File>,
-    /// Settings of a project's file that are ignored.
+    /// Settings that are ignored.
     pub warnings: Vec<String>,
+    /// Server filters for the summary of a run.
+    pub filters: Filters,
 }
 
 impl Settings {
@@ -94,16 +108,60 @@ impl Settings {
     pub fn read(parser: &Command, arguments: &[OsString]) -> Result<Self, Failure> {
         let name = arguments.get(1).and_then(|name| name.to_str());
         let command = name.and_then(|name| parser.find_subcommand(name));
-        let uses_settings = |command: &Command| command.get_name() == "config" || has(command, NETWORK);
+        let uses_settings =
+            |command: &Command| ["config", SHOW].contains(&command.get_name()) || has(command, NETWORK);
         if !command.is_some_and(uses_settings) {
             return Ok(Self::default());
         }
-        let run = parser.find_subcommand(COMMANDS[0]).map(settable).unwrap_or_default();
+        let options = options(parser);
         let paths = project_file().into_iter().chain(user_file(|name| std::env::var_os(name)));
-        let files = paths.filter_map(|path| File::read(path, &run).transpose());
-        let mut settings = Self { files: files.collect::<Result<_, _>>()?, warnings: Vec::new() };
-        settings.restrict_project_file(&run);
+        let files = paths.filter_map(|path| File::read(path, &options).transpose());
+        let mut settings = Self { files: files.collect::<Result<_, _>>()?, ..Self::default() };
+        if settings.files.is_empty() {
+            return Ok(settings);
+        }
+        settings.restrict_project_file(&options);
+        // A job must run even if a filter is wrong, and a summary must be shown.
+        let is_lenient = name.is_some_and(|name| COMMANDS.contains(&name) || name == SHOW);
+        settings.read_filters(is_lenient)?;
         Ok(settings)
+    }
+
+    /// Checks the server filters. If `is_lenient` is set, invalid filters are ignored with a warning.
+    fn read_filters(&mut self, is_lenient: bool) -> Result<(), SettingsError> {
+        let mut errors: Vec<SettingsError> =
+            self.files.iter_mut().flat_map(|file| std::mem::take(&mut file.invalid_filters)).collect();
+        let parser = FilterArgs::augment_args(Command::new("filters").no_binary_name(true));
+        let parser = self.with_defaults(parser, |_| true);
+        let parsed = parser.try_get_matches_from([""; 0]);
+        if let Ok(args) = parsed.and_then(|matches| FilterArgs::from_arg_matches(&matches)) {
+            match args.filters() {
+                Ok(filters) => self.filters = filters,
+                Err(source) => errors.push(SettingsError::Filters { source }),
+            }
+        }
+        if let Some(error) = errors.pop_if(|_| !is_lenient) {
+            return Err(error);
+        }
+        self.warnings.extend(errors.iter().map(|error| {
+            let effect = match error {
+                SettingsError::Filters { .. } => "servers are searched without filters",
+                _ => "it is ignored",
+            };
+            format!("{}; {effect}", with_causes(error))
+        }));
+        Ok(())
+    }
+
+    /// Makes the settings the defaults of those options of a command that `applies` selects.
+    fn with_defaults(&self, command: Command, applies: impl Fn(&str) -> bool) -> Command {
+        command.mut_args(|arg| {
+            let id = arg.get_id().as_str();
+            match self.find(id).filter(|_| applies(id)) {
+                Some((_, values)) => arg.default_values(values.clone()),
+                None => arg,
+            }
+        })
     }
 
     /// Drops the settings that a project's file cannot set.
@@ -113,7 +171,7 @@ impl Settings {
         };
         let key = |id: &str| options.iter().find(|arg| arg.get_id() == id).map(|arg| key_of(arg));
         let is_allowed = |(id, values): &(String, Vec<String>)| {
-            let is_harmless = |key: String| PROJECT_SETTINGS.contains(&key.as_str());
+            let is_harmless = |key: String| PROJECT_SETTINGS.contains(&key.as_str()) || is_filter(&key);
             (id == NETWORK && values.iter().all(|value| value == "true")) || key(id).is_some_and(is_harmless)
         };
         let (allowed, ignored): (Vec<_>, Vec<_>) =
@@ -135,13 +193,10 @@ impl Settings {
         let conflicting = conflicting(&parser, arguments);
         parser.mut_subcommands(|command| {
             let takes_all = COMMANDS.contains(&command.get_name());
-            command.mut_args(|arg| {
-                let id = arg.get_id().as_str();
-                let applies = (takes_all || id == NETWORK) && !conflicting.iter().any(|other| other == id);
-                match self.find(id).filter(|_| applies) {
-                    Some((_, values)) => arg.default_values(values.clone()),
-                    None => arg,
-                }
+            let takes_filters = FILTERED.contains(&command.get_name());
+            self.with_defaults(command, |id| {
+                (takes_all || id == NETWORK || (takes_filters && is_filter(id)))
+                    && !conflicting.iter().any(|other| other == id)
             })
         })
     }
@@ -227,6 +282,18 @@ fn settable(command: &Command) -> Vec<&Arg> {
     command.get_arguments().filter(can).filter(|arg| !arg.is_hide_set() && !arg.is_positional()).collect()
 }
 
+/// All options that a settings file may set.
+fn options(parser: &Command) -> Vec<&Arg> {
+    let filters = parser.find_subcommand(FILTERED[0]).into_iter().flat_map(Command::get_arguments);
+    let run = parser.find_subcommand(COMMANDS[0]).map(settable).unwrap_or_default();
+    run.into_iter().chain(filters.filter(|arg| is_filter(arg.get_id().as_str()))).collect()
+}
+
+/// Whether an option is a server filter.
+fn is_filter(id: &str) -> bool {
+    Filters::NAMES.contains(&id)
+}
+
 /// The name of an option in a settings file.
 fn key_of(arg: &Arg) -> String {
     match arg.get_action() {
@@ -255,18 +322,22 @@ impl File {
             Ok(table) => table,
             Err(source) => return Err(SettingsError::Syntax { path, source: Box::new(source) }),
         };
-        let mut values = Vec::new();
+        let (mut values, mut invalid_filters) = (Vec::new(), Vec::new());
         for (key, value) in table {
             let Some(arg) = options.iter().find(|arg| key_of(arg) == key) else {
                 return Err(SettingsError::Unknown { path, key });
             };
             let Some(words) = as_typed(arg, &value).filter(|words| is_valid(arg, words)) else {
-                let value = serde_json::json!(value).to_string();
-                return Err(SettingsError::Value { path, key, value: show::one_line(&value, 60) });
+                let value = show::one_line(&serde_json::json!(value).to_string(), 60);
+                if is_filter(&key) {
+                    invalid_filters.push(SettingsError::Value { path: path.clone(), key, value });
+                    continue;
+                }
+                return Err(SettingsError::Value { path, key, value });
             };
             values.push((arg.get_id().to_string(), words));
         }
-        Ok(Some(Self { path, values }))
+        Ok(Some(Self { path, values, invalid_filters }))
     }
 }
 
@@ -285,7 +356,13 @@ fn read_bounded(path: &Path) -> io::Result<String> {
 fn as_typed(arg: &Arg, value: &toml::Value) -> Option<Vec<String>> {
     match (arg.get_action(), value) {
         (ArgAction::SetTrue, toml::Value::Boolean(on)) => Some(vec![on.to_string()]),
-        (ArgAction::Append, toml::Value::Table(pairs)) => {
+        (ArgAction::Append, toml::Value::String(text)) if is_filter(arg.get_id().as_str()) => {
+            Some(vec![text.clone()])
+        }
+        (ArgAction::Append, toml::Value::Array(items)) if is_filter(arg.get_id().as_str()) => {
+            items.iter().map(|item| item.as_str().map(ToOwned::to_owned)).collect()
+        }
+        (ArgAction::Append, toml::Value::Table(pairs)) if !is_filter(arg.get_id().as_str()) => {
             let pair = |(key, value): (&String, &toml::Value)| {
                 (!key.contains('=')).then_some(format!("{key}={}", value.as_str()?))
             };
@@ -345,15 +422,21 @@ pub fn config(settings: &Settings, parser: Command, json: bool) -> Result<u8, Fa
         Ok(matches) => matches,
         Err(error) => return Ok(show::usage(&error, &from_variables(parser, &typed))),
     };
-    let Some(((_, matches), command)) = matches.subcommand().zip(parser.find_subcommand(COMMANDS[0])) else {
-        return Ok(2);
-    };
+    let Some((_, matches)) = matches.subcommand() else { return Ok(2) };
     let setting = |arg: &Arg| {
         let id = arg.get_id().as_str();
-        let values = matches.get_raw(id).into_iter().flatten();
-        let value = values.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(", ");
-        let file = settings.find(id).map(|(path, _)| path.display().to_string());
-        let (origin, from) = match (matches.value_source(id), file) {
+        let set = settings.find(id);
+        // `run` has no option for a server filter.
+        let values = match matches.try_get_raw(id) {
+            Ok(values) => {
+                values.into_iter().flatten().map(|value| value.to_string_lossy().into_owned()).collect()
+            }
+            Err(_) => set.map(|(_, values)| values.clone()).unwrap_or_default(),
+        };
+        let value = values.join(", ");
+        let file = set.map(|(path, _)| path.display().to_string());
+        let source = if is_filter(id) { None } else { matches.value_source(id) };
+        let (origin, from) = match (source, file) {
             (Some(ValueSource::EnvVariable), _) => {
                 ("variable", arg.get_env().map(|name| name.to_string_lossy().into_owned()))
             }
@@ -362,7 +445,7 @@ pub fn config(settings: &Settings, parser: Command, json: bool) -> Result<u8, Fa
         };
         Setting { name: key_of(arg), value: Some(value).filter(|value| !value.is_empty()), origin, from }
     };
-    let found: Vec<_> = settable(command).into_iter().map(setting).collect();
+    let found: Vec<_> = options(&parser).into_iter().map(setting).collect();
     if json {
         return show::json(&serde_json::json!({ "settings": found }));
     }
@@ -392,18 +475,21 @@ mod tests {
     fn fuzz_settings() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join(PROJECT_FILE);
-        let seed =
-            "interval = 0.5\njob = \"a\"\noutput = 'x'\nlive = true\nhistory = 3\n\n[tags]\nteam = \"b\"\n";
+        let seed = "interval = 0.5\njob = \"a\"\noutput = 'x'\nlive = true\nhistory = 3\nspot = true\n\
+             region = ['fsn1', 'x']\nmax_price = 0.5\nvendor_id = 'aws'\n\n[tags]\nteam = \"b\"\n";
         let parser = crate::args::Cli::command();
         let (inputs, accepted) = fuzzing::fuzz("settings", vec![seed.into()], move |bytes| {
             fs::write(&path, bytes).unwrap();
-            let options = settable(parser.find_subcommand(COMMANDS[0]).unwrap());
+            let options = options(&parser);
             let Ok(file) = File::read(path.clone(), &options) else { return false };
-            let mut settings = Settings { files: file.into_iter().collect(), warnings: Vec::new() };
+            let mut settings = Settings { files: file.into_iter().collect(), ..Settings::default() };
             settings.restrict_project_file(&options);
-            let typed = ["resource-tracker", COMMANDS[0], "true"].map(OsString::from);
+            settings.read_filters(true).unwrap();
             // Valid settings are never an error of the command line.
-            settings.apply(parser.clone(), &typed).try_get_matches_from(&typed).unwrap();
+            for command in [COMMANDS[0], FILTERED[0]] {
+                let typed = ["resource-tracker", command, "true"].map(OsString::from);
+                settings.apply(parser.clone(), &typed).try_get_matches_from(&typed).unwrap();
+            }
             true
         });
         drop(folder);

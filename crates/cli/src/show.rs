@@ -8,14 +8,15 @@ use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice, stream::RawStream};
 use clap::error::ErrorKind;
-use resource_tracker::Server;
 use resource_tracker::human::{self, Zone};
+use resource_tracker::{Answer, ReportContext, Server};
+use serde_json::{Map, Value};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::failure::Failure;
 
 /// Version of all JSON output; `docs/json.md` describes it.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// A style in a text: a character that has no meaning in Unicode, and the escape sequence that replaces it.
 #[derive(Clone, Copy)]
@@ -80,6 +81,18 @@ pub fn warning(text: &str) {
     print_error(&format!("resource-tracker: warning: {text}\n"));
 }
 
+/// Warns about runs of the history that cannot be read.
+pub fn unreadable_runs(ids: &[String]) {
+    if let Some(first) = ids.first() {
+        let count = ids.len();
+        let runs = if count == 1 { "run" } else { "runs" };
+        let (ids, example) = (one_line(&ids.join(" "), 60), one_line(first, 60));
+        warning(&format!(
+            "cannot read {count} {runs} of the history: {ids}; `resource-tracker rm {example}` removes it"
+        ));
+    }
+}
+
 /// Prints the current step of long work, on a terminal only.
 pub fn progress(text: &str) {
     if io::stderr().is_terminal() {
@@ -97,11 +110,6 @@ pub fn summary(text: &str) {
     print_error(text);
 }
 
-/// Prints the summary of a run to standard error, as one line of JSON.
-pub fn json_summary(summary: &serde_json::Value) {
-    let _ = io::stderr().write_all(escaped(&format!("{summary}\n")).as_bytes());
-}
-
 /// Prints a result, which may have styles.
 pub fn text(text: &str) -> Result<u8, Failure> {
     let mut out = AutoStream::always(io::stdout().lock());
@@ -112,15 +120,18 @@ pub fn text(text: &str) -> Result<u8, Failure> {
     }
 }
 
-/// Prints an object as JSON, with the version as its first key.
+/// Prints an object as JSON.
 pub fn json(value: &impl serde::Serialize) -> Result<u8, Failure> {
-    use serde_json::{Map, Value};
+    text(&json_text(&serde_json::to_value(value).map_err(|error| Failure::new(error, None))?))
+}
+
+/// The text of a JSON object, with the version as its first key.
+pub fn json_text(value: &Value) -> String {
     let mut versioned = Map::from_iter([("schema_version".to_owned(), Value::from(SCHEMA_VERSION))]);
-    match serde_json::to_value(value).map_err(|error| Failure::new(error, None))? {
-        Value::Object(object) => versioned.extend(object),
-        other => versioned.extend([("value".to_owned(), other)]),
+    if let Value::Object(object) = value {
+        versioned.extend(object.clone());
     }
-    text(&escaped(&format!("{:#}\n", Value::Object(versioned))))
+    escaped(&format!("{:#}\n", Value::Object(versioned)))
 }
 
 /// JSON text with unprintable characters as escape sequences. JSON has such characters in strings only.
@@ -259,10 +270,37 @@ pub fn cpus(count: f64) -> String {
     format!("{number} CPU{}", if count == 1.0 { "" } else { "s" })
 }
 
-/// Vendor, name and price of a server.
+/// Vendor, name, price and region of a server.
 pub fn server(server: &Server) -> String {
     let price = server.ondemand_usd().map_or_else(String::new, |usd| format!(" at {}/h", human::usd(usd)));
-    format!("{} {}{price}", one_line(server.vendor_id(), 24), one_line(server.name(), 60))
+    let region =
+        server.price_region().map_or_else(|| "its cheapest region".to_owned(), |region| one_line(region, 40));
+    let name = format!("{} {}", one_line(server.vendor_id(), 24), one_line(server.name(), 60));
+    format!("{name}{price} in {region}")
+}
+
+/// CPU class of a server, and date and source of its price.
+pub fn about_server((answer, server): (&Answer, &Server)) -> String {
+    one_line(&answer.about(server), 120)
+}
+
+/// Reason why no server can be shown.
+pub fn no_server(context: &ReportContext) -> Option<String> {
+    context.servers.problem().map(|reason| format!("none: {}", one_line(reason, 200)))
+}
+
+/// The cost of a run on its own machine, and the possible saving on the recommended server.
+pub fn cost_here(context: &ReportContext) -> Option<String> {
+    let cost = context.cost(context.server());
+    let (here, price) = (cost.current?, context.price.as_ref()?);
+    let region =
+        if price.in_asked_region { String::new() } else { format!(" in {}", one_line(&price.region, 40)) };
+    let saved = cost.savings.filter(|savings| savings.percent >= 1.0).map(|savings| {
+        let place = if savings.same_region { "" } else { " in another region" };
+        format!("; possible saving {:.0} %{place}", savings.percent)
+    });
+    let (usd, per_hour) = (human::usd(here.usd), human::usd(here.usd_per_hour));
+    Some(format!("{usd} at {per_hour}/h{region}{}", saved.unwrap_or_default()))
 }
 
 /// Text that is safe to print, with its styles as escape sequences. Streams that are no terminal get no styles, and

@@ -1,7 +1,7 @@
 //! `stats`: prints statistics of a recording's columns.
 
 use resource_tracker::human::{self, Scale};
-use resource_tracker::{CombinedOptions, Metric, Stats, Unit};
+use resource_tracker::{HistoryEntry, Metric, Unit};
 use serde_json::json;
 
 use crate::args::StatsArgs;
@@ -11,15 +11,11 @@ use crate::show::{self, Table};
 
 pub fn stats(args: &StatsArgs) -> Result<u8, Failure> {
     let recording = load(&args.which.recording)?;
-    let stats = if args.specs.is_empty() {
-        recording.stats()
-    } else {
-        let combined = recording.combined(&CombinedOptions::default());
-        Stats::compute(&combined.map_err(|error| Failure::new(error, None))?, &args.specs)
-    };
+    let stats = if args.specs.is_empty() { recording.stats() } else { recording.stats_of(&args.specs) };
     let stats = stats?;
     if args.format.json {
-        return show::json(&json!({ "stats": stats }));
+        let run = HistoryEntry::object_of(&recording.head, &recording.summary());
+        return show::json(&json!({ "stats": stats, "run": run }));
     }
     let mut table = Table::new(&["column", "statistic", ">value"]);
     for (column, aggregate, value) in stats.iter() {

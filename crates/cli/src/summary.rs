@@ -4,11 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use resource_tracker::human::{self, Scale};
-use resource_tracker::{Advice, Head, Metric, Moments, ReportContext, Run, RunCost, Server, Status, Warning};
-use serde::Serialize;
+use resource_tracker::{Advice, Head, Metric, ReportContext, Run, Server, Status, Warning};
 use serde_json::{Value, json};
 
-use crate::show::{self, BAD, GOOD, LABEL, SCHEMA_VERSION};
+use crate::show::{self, BAD, GOOD, LABEL};
 use crate::trend::{Trend, Trends};
 
 /// Width of the bars that show the course of a run.
@@ -24,9 +23,10 @@ pub struct RunSummary<'a> {
     pub report: Option<&'a Path>,
     /// Problems to warn about.
     pub notes: &'a [String],
+    /// Whether the text lists the evidence of why the run failed.
+    pub shows_evidence: bool,
 }
 
-#[derive(Serialize)]
 struct Usage {
     mean: Option<f64>,
     peak: Option<f64>,
@@ -38,16 +38,12 @@ impl RunSummary<'_> {
         self.head.run.as_ref()
     }
 
-    fn of(&self, metric: Metric) -> &Moments {
-        self.context.summary.of(metric)
-    }
-
     fn wall_s(&self) -> Option<f64> {
         self.context.summary.duration_s()
     }
 
     fn cpu_cores(&self) -> Usage {
-        let cpu = self.of(Metric::ProcessCpu);
+        let cpu = self.context.summary.of(Metric::ProcessCpu);
         Usage { mean: cpu.mean(), peak: cpu.max(), limit: self.head.limits().cpu_cores }
     }
 
@@ -61,7 +57,8 @@ impl RunSummary<'_> {
 
     fn has_gpu(&self) -> bool {
         let gpus = self.head.server_info.as_ref().and_then(|info| info.get("gpu_count")?.as_u64());
-        gpus.is_some_and(|gpus| gpus > 0) || self.of(Metric::ProcessGpu).max().is_some_and(|max| max > 0.0)
+        gpus.is_some_and(|gpus| gpus > 0)
+            || self.context.summary.of(Metric::ProcessGpu).max().is_some_and(|max| max > 0.0)
     }
 
     fn advice(&self) -> Option<&Advice> {
@@ -72,58 +69,14 @@ impl RunSummary<'_> {
         self.context.summary.coverage().or_else(|| self.run()?.coverage)
     }
 
-    fn cost(&self) -> RunCost {
-        self.context.cost(self.context.server())
-    }
-
     /// The keys are described in `docs/json.md`.
     pub fn json(&self) -> Value {
-        let run = self.run().cloned().unwrap_or_default();
-        let sum = |metric| self.of(metric).sum();
-        let gpu = self.has_gpu().then(|| {
-            let (use_, vram) = (self.of(Metric::ProcessGpu), self.of(Metric::ProcessVram));
-            json!({
-                "mean": use_.mean(), "peak": use_.max(),
-                "vram_mean_bytes": vram.mean().map(|mib| mib * MIB), "vram_peak_bytes": vram.max().map(|mib| mib * MIB),
-            })
-        });
-        json!({
-            "schema_version": SCHEMA_VERSION,
-            "id": run.id,
-            "job": run.job,
-            "command": run.command,
-            "host": run.host,
-            "tags": run.tags,
-            "status": run.status,
-            "exit_code": run.exit_code,
-            "signal": run.signal,
-            "oom_kills": run.oom_kills,
-            "start_time": self.head.metadata.start_time,
-            "wall_seconds": self.wall_s(),
-            "cpu_seconds": self.context.summary.cpu_seconds(),
-            "cpu_cores": self.cpu_cores(),
-            "memory_bytes": self.memory_bytes(),
-            "disk_bytes": { "read": sum(Metric::ProcessRead), "written": sum(Metric::ProcessWrite) },
-            "system_network_bytes": {
-                "received": self.context.summary.sum_without_tracker(Metric::NetRecv),
-                "sent": self.context.summary.sum_without_tracker(Metric::NetSent),
-            },
-            "gpu": gpu,
-            "recommendation": self.advice(),
-            "ask": self.advice().map(Advice::to_ask),
-            "server": self.context.server(),
-            "cost": self.cost(),
-            "tracker": {
-                "cpu_seconds": sum(Metric::TrackerCpu),
-                "memory_bytes": self.of(Metric::TrackerMemory).max().map(|kib| kib * KIB),
-                "network_bytes": { "received": sum(Metric::TrackerRecv), "sent": sum(Metric::TrackerSent) },
-                "coverage": self.coverage(),
-                "cpu_source": run.cpu_source,
-            },
-            "recording": self.recording.map(|path| path.display().to_string()),
-            "report": self.report.map(|path| path.display().to_string()),
-            "notes": self.notes,
-        })
+        let shown = |path: Option<&Path>| path.map(|path| path.display().to_string());
+        let mut run = self.context.run_json(self.head);
+        run["recording"] = json!(shown(self.recording));
+        run["report"] = json!(shown(self.report));
+        run["notes"] = json!(self.notes);
+        run
     }
 
     /// Styled text, with the course of CPU and memory drawn as bars if `draws_bars` is set.
@@ -134,6 +87,9 @@ impl RunSummary<'_> {
                 let _ = writeln!(text, "  {}{value}", show::styled(LABEL, format_args!("{label:<11}")));
             }
         };
+        for (label, text) in self.why_lines() {
+            line(label, Some(text));
+        }
         line("CPU", self.cpu_line(draws_bars));
         line("memory", self.memory_line(draws_bars));
         let transfer = |read, written, words: [&str; 2]| {
@@ -151,16 +107,27 @@ impl RunSummary<'_> {
         let network = transfer(Metric::NetRecv, Metric::NetSent, ["received", "sent"]);
         line("network", network.map(|bytes| format!("{bytes} (whole machine)")));
         line("GPU", self.has_gpu().then(|| self.gpu_line()).flatten());
+        line("time", self.context.waits(self.head).map(|waits| waits.sentence));
+        line("phases", self.run().and_then(Run::phase_sentence).map(|text| show::one_line(&text, 200)));
         line("next run", self.advice().map(request));
-        line("server", self.context.server().map(|server| self.server_line(server)));
-        line("cost", self.cost_line());
+        let servers = &self.context.servers;
+        let offer = |server: &Server| self.server_line(server);
+        let first = servers.first();
+        line("server", first.map(|found| offer(found.1)).or_else(|| show::no_server(self.context)));
+        line("", first.map(show::about_server));
+        let elsewhere = servers.cheaper_elsewhere();
+        line("anywhere", elsewhere.map(|found| offer(found.1)));
+        line("", elsewhere.map(show::about_server));
+        line("cost", show::cost_here(self.context));
         line("tracker", self.tracker_line());
         let shown = |path: &Path| show::one_line(&path.display().to_string(), 500);
         line("recording", self.recording.map(shown));
         line("report", self.report.map(shown));
         let warnings = self.advice().map(|advice| advice.warnings.as_slice()).unwrap_or_default();
-        // The warning about a short run is left out: the first line shows the duration.
-        let warnings = warnings.iter().filter(|warning| !matches!(warning, Warning::ShortRun { .. }));
+        // The first line shows how the run ended and how long it took.
+        let is_in_headline =
+            |warning: &Warning| matches!(warning, Warning::ShortRun { .. } | Warning::Incomplete { .. });
+        let warnings = warnings.iter().filter(|warning| !is_in_headline(warning));
         let killed = self.run().filter(|run| !run.was_killed_for_memory()).and_then(|run| run.oom_kills);
         let killed = killed.map(|kills| {
             let processes = if kills.processes == 1 { "process" } else { "processes" };
@@ -171,10 +138,23 @@ impl RunSummary<'_> {
         for note in notes.chain(warnings.map(ToString::to_string)) {
             let _ = writeln!(text, "resource-tracker: {} {note}", show::styled(BAD, "warning:"));
         }
+        for note in servers.notes() {
+            let _ = writeln!(text, "resource-tracker: note: {}", show::one_line(note, 200));
+        }
         for finding in self.advice().into_iter().flat_map(|advice| &advice.findings) {
             let _ = writeln!(text, "resource-tracker: {finding}");
         }
         text
+    }
+
+    /// Why the run failed: the sentence and what to do next, or all evidence.
+    fn why_lines(&self) -> Vec<(&'static str, String)> {
+        let Some(verdict) = &self.context.verdict else { return Vec::new() };
+        let evidence = verdict.evidence.iter().filter(|_| self.shows_evidence);
+        let next = verdict.next.iter().map(|next| format!("next: {next}"));
+        let below = evidence.cloned().chain(next).map(|text| ("", text));
+        let lines = std::iter::once(("why", verdict.message.clone())).chain(below);
+        lines.map(|(label, text)| (label, show::one_line(&text, 500))).collect()
     }
 
     fn was_killed_for_memory(&self) -> bool {
@@ -192,8 +172,9 @@ impl RunSummary<'_> {
             }
             Some(Status::Finished) => show::styled(GOOD, "finished"),
             Some(Status::Failed) => {
-                let code = run.and_then(|run| run.exit_code).unwrap_or_default();
-                show::styled(BAD, format_args!("failed with exit code {code}"))
+                let code = || format!("exit code {}", run.and_then(|run| run.exit_code).unwrap_or_default());
+                let error = run.and_then(|run| run.error.as_ref()).map(|error| show::one_line(error, 100));
+                show::styled(BAD, format_args!("failed with {}", error.unwrap_or_else(code)))
             }
             Some(Status::Killed) => {
                 let signal = run.and_then(|run| run.signal).unwrap_or_default();
@@ -239,25 +220,17 @@ impl RunSummary<'_> {
     }
 
     fn gpu_line(&self) -> Option<String> {
-        let (use_, vram) = (self.of(Metric::ProcessGpu), self.of(Metric::ProcessVram));
+        let (use_, vram) =
+            (self.context.summary.of(Metric::ProcessGpu), self.context.summary.of(Metric::ProcessVram));
         let vram =
             vram.max().map_or_else(String::new, |mib| format!(", {} peak VRAM", human::megabytes(mib)));
         Some(format!("{:.2} mean, {:.2} peak{vram}", use_.mean()?, use_.max()?))
     }
 
     fn server_line(&self, server: &Server) -> String {
-        let run = self.cost().recommended;
+        let run = self.context.cost(Some(server)).recommended;
         let run = run.map_or_else(String::new, |cost| format!(", {} per run", human::usd(cost.usd)));
         format!("{}{run}", show::server(server))
-    }
-
-    fn cost_line(&self) -> Option<String> {
-        let cost = self.cost();
-        let here = cost.current?;
-        let saved = cost.savings.filter(|savings| savings.percent >= 1.0);
-        let saved =
-            saved.map_or_else(String::new, |savings| format!("; possible saving {:.0} %", savings.percent));
-        Some(format!("{} at {}/h{saved}", human::usd(here.usd), human::usd(here.usd_per_hour)))
     }
 
     fn tracker_line(&self) -> Option<String> {
@@ -267,8 +240,8 @@ impl RunSummary<'_> {
             Some(coverage) => format!("CPU time coverage {:.1} % ({source})", coverage * 100.0),
             None => format!("CPU time coverage unknown ({source})"),
         };
-        let own_s = self.of(Metric::TrackerCpu).sum()?;
-        let own = self.of(Metric::TrackerMemory).max();
+        let own_s = self.context.summary.of(Metric::TrackerCpu).sum()?;
+        let own = self.context.summary.of(Metric::TrackerMemory).max();
         let own = own.map_or_else(String::new, |kib| format!(", {} memory", Scale::Bytes.show(kib * KIB)));
         Some(format!("{:.1} ms CPU{own}; {coverage}", own_s * 1e3))
     }
@@ -276,13 +249,14 @@ impl RunSummary<'_> {
 
 /// The resources to request for the next run.
 fn request(advice: &Advice) -> String {
-    let request = advice.to_ask();
+    let request = advice.request;
     let gpu = if request.gpu > 0 { format!(", {} GPU", request.gpu) } else { String::new() };
     let has_vram = request.gpu > 0 && request.vram_mb > 0;
     let vram = if has_vram { format!(", {} MiB VRAM", request.vram_mb) } else { String::new() };
-    let runs =
-        if advice.basis.runs > 1 { format!(" (from {} runs)", advice.basis.runs) } else { String::new() };
-    format!("{} CPU, {} MiB memory{gpu}{vram}{runs}", request.cpu, request.memory_mb)
+    let runs = advice.memory.as_ref().map_or(1, |memory| memory.runs).max(advice.runs);
+    let runs = if runs > 1 { format!(" (from {runs} runs)") } else { String::new() };
+    let cpus = show::cpus(f64::from(request.cpu));
+    format!("{cpus}, {} MiB memory{gpu}{vram}{runs}", request.memory_mb)
 }
 
 fn with_course(text: String, trend: &Trend, draws_bars: bool) -> String {

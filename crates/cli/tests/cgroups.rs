@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use support::verdict::{check, last_verdict};
 use support::{load, python, text, tracker};
 
 const LIMIT_BYTES: u64 = 150 << 20;
@@ -112,7 +113,7 @@ fn sigkill_during_an_oom_kill_in_another_cgroup_is_not_an_oom_kill() {
         assert!(!stderr.contains("OOM"), "{stderr}");
         let shown = last_run(home.path());
         assert_eq!(shown["oom_kills"], Value::Null);
-        assert_eq!(shown["ask"]["memory"], 128, "{shown}");
+        assert_eq!(shown["advice"]["request"]["memory_bytes"], 128 << 20, "{shown}");
     }
 }
 
@@ -129,17 +130,82 @@ fn job_that_moves_itself_into_a_cgroup_has_the_limit_of_this_cgroup() {
         let output = tracked.args(["sh", "-c", line, "sh", &python(), "-c", GREEDY]).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(stderr.contains("resource-tracker: killed (out of memory) after "), "{stderr}");
-        // Twice the limit of 150 MiB, rounded up.
-        assert!(stderr.contains("of 150 MiB of memory: request 512 MiB (estimate)"), "{stderr}");
+        // 1.2 × the limit of 150 MiB, rounded up.
+        assert!(stderr.contains("of 150 MiB of memory: its real need is unknown"), "{stderr}");
+        assert!(stderr.contains("next run   1 CPU, 256 MiB memory"), "{stderr}");
+        check(if in_child { "why_oom_in_child" } else { "why_oom" }, last_verdict(home.path()));
         let shown = last_run(home.path());
         let kills = json!({ "processes": 1, "certain": true, "limit_bytes": LIMIT_BYTES });
         assert_eq!(shown["oom_kills"], kills, "in a child: {in_child}");
         if !in_child {
             #[expect(clippy::cast_precision_loss, reason = "a small number")]
             let limit = LIMIT_BYTES as f64;
-            assert_eq!(shown["memory_bytes"]["limit"], limit, "{stderr}");
+            assert_eq!(shown["memory_limit_bytes"], limit, "{stderr}");
         }
     }
+}
+
+/// Attempts in the history, the newest first.
+fn attempts(home: &Path) -> Vec<String> {
+    let listed = tracker(home).args(["list", "--json"]).output().unwrap();
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let runs = listed["runs"].as_array().unwrap().iter();
+    runs.map(|run| run["tags"]["attempt"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn command_is_run_again_after_an_oom_kill_at_a_limit_of_its_own() {
+    let group = Group::with_memory(LIMIT_BYTES);
+    // The job masks nothing, though the tracker has blocked signals at its first attempt.
+    let line = format!(
+        "grep -q '^SigBlk:\\s*0*$' /proc/self/status || exit 7; [ $RESOURCE_TRACKER_ATTEMPT -lt $ENOUGH ] || exit 5; \
+         {}; sleep 0.5; exec \"$@\"",
+        group.enter()
+    );
+    for (enough, code, expected) in [("3", Some(5), &["3", "2", "1"][..]), ("9", None, &["3", "2", "1"])] {
+        let home = tempfile::tempdir().unwrap();
+        let mut tracked = tracker(home.path());
+        tracked.env("ENOUGH", enough).args(["run", "--retry-oom", "2", "--offline", "-i", "0.1", "--"]);
+        let output = tracked.args(["sh", "-c", &line, "sh", &python(), "-c", GREEDY]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), code, "{stderr}");
+        assert_eq!(output.status.signal(), code.is_none().then_some(9), "{stderr}");
+        assert!(stderr.contains("out of memory: attempt 3 of at most 3 starts"), "{stderr}");
+        assert_eq!(attempts(home.path()), expected, "{stderr}");
+    }
+}
+
+#[test]
+fn command_is_not_run_again_at_a_limit_of_the_tracker_itself() {
+    let group = Group::with_memory(LIMIT_BYTES);
+    let home = tempfile::tempdir().unwrap();
+    let line = format!("{} && exec \"$@\"", group.enter());
+    let tracked = tracker(home.path());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line, "sh"]).arg(tracked.get_program());
+    shell.env("HOME", home.path()).env("XDG_DATA_HOME", home.path().join("data"));
+    shell.args(["run", "--retry-oom", "2", "--offline", "-i", "0.1", "--", &python(), "-c", GREEDY]);
+    let output = shell.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(9), "{stderr}");
+    assert!(stderr.contains("next: request 256 MiB of memory"), "{stderr}");
+    assert!(stderr.contains("limit of the scheduler or container: the command is not run again"), "{stderr}");
+    assert_eq!(attempts(home.path()), ["1"], "{stderr}");
+}
+
+#[test]
+fn refused_processes_explain_a_failure() {
+    let group = Group::new("pids", &[("pids.max", "20".to_owned())]);
+    let home = tempfile::tempdir().unwrap();
+    let line = format!("{} && exec \"$@\"", group.enter());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line, "sh"]).arg(tracker(home.path()).get_program());
+    shell.env("HOME", home.path()).env("XDG_DATA_HOME", home.path().join("data"));
+    // A background process that cannot be started ends the shell, and the others end by themselves.
+    shell.args(["run", "-q", "--offline", "--", "sh", "-c", "for i in $(seq 30); do sleep 2 & done"]);
+    let status = shell.stderr(Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+    check("why_too_many_processes", last_verdict(home.path()));
 }
 
 #[test]

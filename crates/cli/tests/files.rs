@@ -16,10 +16,11 @@ const PRECIOUS: &str = "precious";
 const ATTACKER: u32 = 65_533;
 
 /// The commands that write a file, without the path, which is the last word.
-const WRITERS: [&[&str]; 5] = [
+const WRITERS: [&[&str]; 6] = [
     &["run", "--no-save", "--report"],
     &["run", "--no-save", "--csv"],
     &["run", "-o"],
+    &["run", "--no-save", "--json"],
     &["report", "last", "--offline", "-o"],
     &["export", "last", "-o"],
 ];

@@ -393,7 +393,7 @@ fn report_has_gpu_parts_only_if_the_machine_has_a_gpu() {
         assert!(output.status.success(), "{}", text(&output));
         fs::read_to_string(file).unwrap()
     };
-    let parts = ["id=\"chart-gpu\"", "id=\"chart-vram\"", "Usage per GPU", "the job used none of its 2 GPUs"];
+    let parts = ["id=\"chart-gpu\"", "id=\"chart-vram\"", "Usage per GPU", "The job used none of its 2 GPUs"];
     let with = page(&Host { stub: &[("STUB_GPUS", "2")], ..Host::default() });
     let without = page(&Host { devices: "", ..Host::default() });
     for part in parts {

@@ -47,6 +47,10 @@ fn runs_that_cannot_be_read_are_named_and_can_be_removed() {
     }
     assert!(text(&shown(home.path(), &["rm", "c"])).contains("ambiguous id `c`: it matches 5 runs"));
     for name in ["c1", "c2.run", "c3.json.gz", "c4", "c5"] {
+        if name == "c5" {
+            let last = text(&shown(home.path(), &["list"]));
+            assert!(last.contains("cannot read 1 run of the history: c5"), "{last}");
+        }
         let output = shown(home.path(), &["rm", name]);
         let id = name.split('.').next().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), format!("removed {id}\n"), "{}", text(&output));
@@ -54,6 +58,64 @@ fn runs_that_cannot_be_read_are_named_and_can_be_removed() {
     assert!(text(&shown(home.path(), &["rm", "c1"])).contains("no run named `c1`"));
     assert!(text(&shown(home.path(), &["rm", "../resource-tracker/a10000000001"])).contains("no run named"));
     assert_eq!(fs::read_dir(&history).unwrap().count(), 2 * runs::RUNS.len(), "the other runs stay");
+}
+
+#[test]
+fn listed_runs_are_chosen_by_tag_status_and_start() {
+    let home = runs::home_with_runs();
+    let listed = |arguments: &[&str]| {
+        let output = shown(home.path(), &[&["list", "--json"], arguments].concat());
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let ids =
+            json["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()[..2].to_owned());
+        ids.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(listed(&["--tag", "team=vision"]), "b2 b1 a4 a3 a2 a1");
+    assert_eq!(listed(&["--tag", "team=vision", "--tag", "team=other"]), "");
+    assert_eq!(listed(&["--tag", "team=vision", "--status", "killed"]), "b2");
+    assert_eq!(
+        listed(&["--status", "finished", "--since", "2011-03-13T07:06:40Z"]),
+        "b1 a4",
+        "1.3e9 is included"
+    );
+    assert_eq!(listed(&["--since", "1h"]), "");
+    assert!(run(home.path(), &["--offline", "--tag", "new=yes"], &["true"]).status.success());
+    assert_ne!(listed(&["--since", "1h", "--tag", "new=yes"]), "");
+    assert_eq!(shown(home.path(), &["list", "--tag", "a=b"]).stdout, b"no matching runs\n");
+    for wrong in [["--since", "yesterday"], ["--status", "good"], ["--tag", "team"]] {
+        assert_eq!(shown(home.path(), &[&["list"][..], &wrong].concat()).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn show_bases_its_advice_on_as_many_runs_as_asked() {
+    let home = runs::home_with_runs();
+    let runs = |history: &str| {
+        let output = shown(home.path(), &["show", "b1", "--json", "--history", history]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        json["advice"]["runs"].as_u64()
+    };
+    assert_eq!(["0", "2", "100"].map(runs), [Some(1), Some(3), Some(5)]);
+}
+
+#[test]
+fn name_of_a_run_wins_over_a_file_of_the_same_name() {
+    let home = runs::home_with_runs();
+    let other = runs::recording("other", &runs::Run { id: "f10000000009", ..runs::RUNS[0] }).to_string();
+    for name in ["train", "last", "a20000000002", "a1", "plain"] {
+        fs::write(home.path().join(name), &other).unwrap();
+    }
+    let id = |name: &str| {
+        let output = shown(home.path(), &["show", name, "--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        json["id"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(["train", "last", "a20000000002"].map(id), ["b20000000006", "b20000000006", "a20000000002"]);
+    let file = "f10000000009";
+    assert_eq!(["./train", "./last", "./a20000000002", "plain"].map(id), [file; 4]);
+    assert_eq!(id("a1"), file, "a file is preferred to the first characters of an id");
+    let compared = text(&shown(home.path(), &["compare", "train", "./train"]));
+    assert!(compared.contains("train (5 runs)  other f10000"), "{compared}");
 }
 
 #[test]

@@ -83,23 +83,28 @@ def writers(_seconds):
 
 
 def shared(_seconds):
-    """400 MiB shared by 8 processes and their parent, held for 6 s."""
+    """400 MiB shared by 8 processes and their parent. When all have read it, a ninth process sleeps for 4 s."""
     import mmap
 
     size = 400 << 20
     memory = mmap.mmap(-1, size)
     for at in range(0, size, 4096):
         memory[at] = 1
+    ready, done = os.pipe()
     children = []
     for _ in range(8):
         pid = os.fork()
         if pid == 0:
             for at in range(0, size, 4096):
                 memory[at]
-            time.sleep(6)
-            os._exit(0)
+            os.write(done, b"1")
+            signal.pause()
         children.append(pid)
+    for _ in children:
+        os.read(ready, 1)
+    os.waitpid(os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "4"), 0)
     for pid in children:
+        os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
 

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::process::Command;
 
 use support::{BIN, load, open_folder, text, tracker};
@@ -55,7 +57,90 @@ fn traffic_of_the_tracker_is_recorded_and_not_in_the_summary() {
         // Nothing else uses this network, but for a few packets of ARP.
         let is_close = machine > 1000.0 && (own - machine).abs() < machine * 0.3;
         assert!(is_close, "{own} of {machine} bytes {direction}\n{}", text(&output));
-        assert_eq!(shown["tracker"]["network_bytes"][direction], own);
-        assert_eq!(shown["system_network_bytes"][direction], (machine - own).max(0.0));
+        assert_eq!(shown["tracker"][format!("net_{direction}_bytes")], own);
+        assert_eq!(shown[format!("system_net_{direction}_bytes")], (machine - own).max(0.0));
     }
+}
+
+/// The metadata service of an EC2 instance of type m5.4xlarge in eu-west-1.
+fn serve_ec2_metadata(listener: &TcpListener) {
+    for mut connection in listener.incoming().flatten() {
+        let mut line = String::new();
+        let mut reader = BufReader::new(&connection);
+        if reader.read_line(&mut line).is_err() {
+            continue;
+        }
+        // Connections are closed after each answer, so the headers must be read first.
+        let mut header = String::new();
+        while reader.read_line(&mut header).is_ok_and(|read| read > 2) {
+            header.clear();
+        }
+        let body = match line.split(' ').nth(1).unwrap_or_default() {
+            "/latest/api/token" => "token",
+            "/latest/meta-data/services/domain" => "amazonaws.com",
+            "/latest/meta-data/instance-type" => "m5.4xlarge",
+            "/latest/meta-data/placement/region" => "eu-west-1",
+            "/latest/meta-data/placement/availability-zone" => "eu-west-1a",
+            "/latest/meta-data/instance-id" => "i-0123456789",
+            "/latest/meta-data/instance-life-cycle" => "on-demand",
+            _ => "",
+        };
+        let status = if body.is_empty() { "404 Not Found" } else { "200 OK" };
+        let length = body.len();
+        let _ = write!(
+            connection,
+            "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        );
+    }
+}
+
+#[test]
+fn server_in_the_cloud_region_of_the_run_comes_first() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || serve_ec2_metadata(&listener));
+    let home = open_folder();
+    // Firmware texts of this machine would name its own cloud, or none.
+    let mut command = Command::new("unshare");
+    command.args([
+        "--mount",
+        "sh",
+        "-c",
+        "mount -t tmpfs none /sys/class/dmi 2>/dev/null; exec \"$@\"",
+        "sh",
+        BIN,
+    ]);
+    command.args([
+        "run",
+        "-j",
+        "train",
+        "--",
+        "sh",
+        "-c",
+        "i=0; while [ $i -lt 2000000 ]; do i=$((i+1)); done",
+    ]);
+    let output = command
+        .env("HOME", home.path())
+        .env("XDG_DATA_HOME", home.path().join("data"))
+        .env("RESOURCE_TRACKER_METADATA_URL", url)
+        .env_remove("RESOURCE_TRACKER_OFFLINE")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let shown = text(&output);
+    let at =
+        shown.lines().position(|line| line.starts_with("  server ")).unwrap_or_else(|| panic!("{shown}"));
+    let lines: Vec<&str> = shown.lines().skip(at).take(2).collect();
+    let class = format!("dedicated {}, price of ", std::env::consts::ARCH.replace("aarch64", "arm64"));
+    assert!(lines[0].starts_with("  server     aws ") && lines[0].contains(" in eu-west-1, "), "{shown}");
+    assert!(lines[1].trim_start().starts_with(&class), "{shown}");
+    assert!(
+        shown.lines().any(|line| line.starts_with("  cost ") && line.contains("possible saving")),
+        "{shown}"
+    );
+    let advice = tracker(home.path()).args(["recommend", "train", "--json", "--offline"]).output().unwrap();
+    let advice: serde_json::Value = serde_json::from_slice(&advice.stdout).unwrap();
+    let here = &advice["servers"]["here"];
+    assert_eq!((&here["vendor_id"], &here["price_region"]), (&"aws".into(), &"eu-west-1".into()), "{advice}");
+    assert_eq!(advice["cost"]["savings"]["same_region"], true, "{advice}");
 }

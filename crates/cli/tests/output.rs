@@ -13,14 +13,16 @@ use support::runs::{RUNS, Run, home_with_runs, recording, save};
 use support::{open_folder, tracker};
 
 /// All visible commands except `help` and `man`.
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 21] = [
     "run",
+    "mark",
     "attach",
     "process",
     "system",
     "stats",
     "recommend",
     "compare",
+    "check",
     "show",
     "rm",
     "export",
@@ -84,11 +86,15 @@ fn help_of_every_command_fits_eighty_columns() {
 fn every_command_in_the_help_is_tested() {
     let home = open_folder();
     let help = shown(home.path(), &["--help"]);
-    let commands = help.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
+    let commands = help.split("Run:").nth(1).unwrap().split("Options:").next().unwrap();
+    let mut count = 0;
     for line in commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
         let name = line.split_whitespace().next().unwrap();
         assert!(COMMANDS.contains(&name) || ["help", "man"].contains(&name), "{name}");
+        count += 1;
     }
+    let listed = COMMANDS.iter().filter(|command| !command.contains(' ')).count();
+    assert_eq!(count, listed + 2);
 }
 
 #[test]
@@ -107,10 +113,12 @@ fn commands_that_read_the_history() {
                 "show last --json",
                 "stats a1",
                 "stats a1 --stat process_memory:p95 --stat timestamp:max",
+                "stats a1 --stat memory_peak:max --stat elapsed:sum --stat tracker_cpu:mean",
                 "stats a1 --json",
                 "recommend a4 --offline",
                 "recommend a4 --history 0",
                 "recommend last --json",
+                "recommend last --for nextflow --history 0",
                 "compare a1 a2 b1",
                 "compare a1 b1",
                 "compare a1 b1 --json",
@@ -120,12 +128,13 @@ fn commands_that_read_the_history() {
 }
 
 #[test]
-fn runs_of_different_jobs_are_compared_by_the_spread_of_both() {
+fn runs_and_jobs_are_compared_with_the_first() {
     let home = open_folder();
     save(home.path(), "train", &RUNS[..4]);
     let with_id = |id| Run { id, ..RUNS[4] };
     save(home.path(), "slow", &["c10000000007", "c20000000008", "c30000000009", "c40000000010"].map(with_id));
     save(home.path(), "new", &[with_id("d10000000011")]);
+    save(home.path(), "lost", &[Run { id: "e10000000012", ..RUNS[5] }]);
     check(
         "compare",
         shown(
@@ -135,7 +144,12 @@ fn runs_of_different_jobs_are_compared_by_the_spread_of_both() {
                 "compare a1 a2 c1",
                 "compare a1 c1 d1",
                 "compare a1 d1",
-                "compare a1 d1 --json",
+                "compare train slow",
+                "compare train slow --runs 2",
+                "compare train c1 new",
+                "compare train c1 --json",
+                "compare train slow --runs 0",
+                "compare train lost",
             ],
         ),
     );
@@ -195,7 +209,7 @@ fn errors_name_the_cause_and_give_a_hint() {
                 "run -i 0 -- true",
                 "run -i 1e9 -- true",
                 "run --tag novalue -- true",
-                "run --output a --no-save -- true",
+                "run --json /no/such/folder/x -- true",
                 "run -o /no/such/folder/x -- true",
                 "run --csv /no/such/folder/x -- true",
                 "run --report /no/such/folder/x -- true",
@@ -226,6 +240,7 @@ fn errors_name_the_cause_and_give_a_hint() {
                 "export nobody",
                 "export a1 --format xml",
                 "export a1 --format json --bytes",
+                "export a1 --format json --extra",
                 "export a1 -o /no/such/folder/x",
                 "report nobody",
                 "report a1 -o /no/such/folder/x",
@@ -269,6 +284,8 @@ fn export_and_report_write_the_named_files() {
                 "export a1",
                 "export a1 --bytes --human-names",
                 "export a1 --format jsonl",
+                "export a1 --extra",
+                "export a1 --extra --human-names --bytes --format jsonl",
                 "export a1 --format parquet -o run.parquet",
                 "report a1",
                 "report a1 -o page.html --json",
@@ -298,6 +315,7 @@ fn precedence_of_settings_is_option_variable_project_user() {
             command.env("RESOURCE_TRACKER_INTERVAL", value);
         }
         command.arg("run").args(option.map(|value| format!("--interval={value}"))).args([
+            "--no-save",
             "-o",
             "x.json.gz",
             "true",
@@ -318,7 +336,7 @@ fn precedence_of_settings_is_option_variable_project_user() {
     assert_eq!((&of_run["job"], &of_run["tags"]["team"]), (&json!("of-the-user"), &json!("vision")));
     // A given option overrides a conflicting setting of a file.
     fs::write(&project, "quiet = true\noutput = \"from-file.json.gz\"\n").unwrap();
-    text += &shown(home.path(), &["run --no-save --json -- no-such-command"]);
+    text += &shown(home.path(), &["run --live --no-save -- no-such-command"]);
     assert!(!home.path().join("from-file.json.gz").exists());
     for wrong in [
         "interval = 0",
@@ -396,14 +414,11 @@ fn summary_of_a_run_is_on_standard_error() {
 }
 
 #[test]
-fn json_summary_is_one_line_with_documented_keys() {
-    let home = open_folder();
-    let output =
-        tracker(home.path()).args(["run", "--json", "--offline", "--", "sleep", "0.2"]).output().unwrap();
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(text.lines().count(), 1);
-    let summary: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(summary["schema_version"], 1);
+fn keys_of_a_run_are_documented() {
+    let home = home_with_runs();
+    let output = tracker(home.path()).args(["show", "last", "--json"]).output().unwrap();
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["schema_version"], 2);
     let keys: Vec<&String> = summary.as_object().unwrap().keys().collect();
     let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();
     for key in keys {

@@ -230,27 +230,41 @@ fn users_who_share_a_history_recover_only_their_own_runs() {
 }
 
 #[test]
-fn journal_in_a_fallback_folder_is_found_by_the_history_that_recorded_it() {
-    let (home, other) = (open_folder(), open_folder());
-    // The history cannot be written, and `TMPDIR` does not exist: the journal goes to `/tmp`.
-    fs::write(home.path().join("data"), "").unwrap();
-    let mut command = tracker(home.path());
-    command
-        .args(["run", "-q", "--offline", "-j", "lost", "-i", "0.01", "-o", "out"])
-        .current_dir(home.path());
-    let mut child = command
-        .env("TMPDIR", home.path().join("missing"))
-        .args(["--", "sh", "-c", "echo started; read line"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    assert_eq!(next_line(&mut lines_of(&mut child)), "started");
-    child.kill().unwrap();
-    child.wait().unwrap();
-    fs::remove_file(home.path().join("data")).unwrap();
-    assert_eq!(listed(other.path(), 0), serde_json::json!([]), "the history of another home");
-    assert_eq!(listed(home.path(), 0)[0]["job"], "lost");
+fn journal_in_a_fallback_folder_is_recovered_only_by_the_user_and_home_that_recorded_it() {
+    assert!(is_root(), "two users are needed");
+    for user in [0, NOBODY] {
+        let (home, other) = (open_folder(), open_folder());
+        // The history cannot be written, and `TMPDIR` does not exist: the journal goes to `/tmp`.
+        fs::write(home.path().join("data"), "").unwrap();
+        let mut command = tracker(home.path());
+        command
+            .args(["run", "-q", "--offline", "-j", "lost", "-i", "0.01", "-o", "out"])
+            .current_dir(home.path())
+            .env("TMPDIR", home.path().join("missing"))
+            .args(["--", "sh", "-c", "echo started; read line"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = as_user(&mut command, user).spawn().unwrap();
+        assert_eq!(next_line(&mut lines_of(&mut child)), "started");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        fs::remove_file(home.path().join("data")).unwrap();
+        for other_user in [0, NOBODY] {
+            assert_eq!(
+                listed(other.path(), other_user),
+                serde_json::json!([]),
+                "the history of another home"
+            );
+        }
+        if user != 0 {
+            assert_eq!(listed(home.path(), 0), serde_json::json!([]), "root with the home of the user");
+            let _ = fs::remove_dir_all(home.path().join("data"));
+        }
+        assert_eq!(listed(home.path(), user)[0]["job"], "lost");
+        let files = [files(home.path(), ".run"), files(home.path(), ".json.gz")].concat();
+        let owners: Vec<u32> = files.iter().map(|file| fs::metadata(file).unwrap().uid()).collect();
+        assert_eq!(owners, [user; 2]);
+    }
 }
 
 #[test]

@@ -125,7 +125,16 @@ fn open_starts_the_browser_and_reports_a_failure() {
     command.current_dir(folder.path()).env("RESOURCE_TRACKER_OFFLINE", "1").env("BROWSER", &browser);
     let output = command.args(["report", "run.json.gz", "-o", "page.html", "--open"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
-    assert_eq!(fs::read_to_string(&pipe).unwrap(), "page.html");
+    let page = fs::canonicalize(folder.path()).unwrap().join("page.html");
+    assert_eq!(fs::read_to_string(&pipe).unwrap(), page.to_str().unwrap());
+    write_program(&browser, "#!/bin/sh\nexit 3\n");
+    let mut command = tracker(folder.path());
+    command.current_dir(folder.path()).env("RESOURCE_TRACKER_OFFLINE", "1").env("BROWSER", &browser);
+    let output = command.args(["report", "run.json.gz", "-o", "page.html", "--open"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let expected =
+        format!("cannot open `page.html` in a browser: `{}` failed (exit status: 3)", browser.display());
+    assert!(output.status.success() && stderr.contains(&expected), "{stderr}");
     let mut command = tracker(folder.path());
     command
         .current_dir(folder.path())
@@ -133,7 +142,11 @@ fn open_starts_the_browser_and_reports_a_failure() {
         .env("BROWSER", "/no/such/browser");
     let output = command.args(["report", "run.json.gz", "-o", "page.html", "--open"]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && stderr.contains("cannot open the report in a browser: "), "{stderr}");
+    assert!(
+        output.status.success()
+            && stderr.contains("cannot open `page.html` in a browser: `/no/such/browser`"),
+        "{stderr}"
+    );
     // A machine without a browser: `xdg-open` exits with 3.
     write_program(&folder.path().join("xdg-open"), "#!/bin/sh\nexit 3\n");
     let mut command = tracker(folder.path());
@@ -143,6 +156,7 @@ fn open_starts_the_browser_and_reports_a_failure() {
     assert!(output.status.success(), "{}", text(&output));
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),
-        "resource-tracker: warning: cannot open the report in a browser; open the file, or set `BROWSER`\n"
+        "resource-tracker: warning: cannot open `page.html` in a browser: no program for web pages works; open the file, or \
+         set `BROWSER`\n"
     );
 }

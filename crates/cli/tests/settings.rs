@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use support::runs::home_with_runs;
 use support::{NOBODY, as_user, open_folder, text, tracker};
 
 #[test]
@@ -28,6 +29,12 @@ fn project_file_applies_below_it_in_the_same_repository_and_only_to_its_owner() 
     if support::is_root() {
         std::os::unix::fs::chown(&file, Some(support::NOBODY), None).unwrap();
         assert_eq!(interval(&below), "1", "a file of another user");
+        let own = home.path().join("own.toml");
+        fs::rename(&file, &own).unwrap();
+        std::os::unix::fs::chown(&own, Some(0), None).unwrap();
+        std::os::unix::fs::symlink(&own, &file).unwrap();
+        std::os::unix::fs::lchown(&file, Some(support::NOBODY), None).unwrap();
+        assert_eq!(interval(&below), "1", "a link of another user to a file of this user");
     }
 }
 
@@ -86,5 +93,103 @@ fn project_file_of_a_cloned_repository_harms_nothing() {
             text(&listed)
         );
         assert!(run(&["-q"]).stderr.is_empty());
+    }
+}
+
+#[test]
+fn server_filters_of_the_settings_apply_where_a_server_is_shown_and_options_replace_them() {
+    let home = home_with_runs();
+    fs::write(
+        home.path().join("resource-tracker.toml"),
+        "region = ['eu-central-1', 'fsn1']\nmax_price = 9\n",
+    )
+    .unwrap();
+    let server = |arguments: &[&str]| {
+        let output = tracker(home.path()).current_dir(home.path()).args(arguments).output().unwrap();
+        let json: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)));
+        json["servers"]["anywhere"]["price_region"].as_str().unwrap().to_owned()
+    };
+    for command in ["recommend", "show"] {
+        assert_eq!(server(&[command, "last", "--json"]), "fsn1", "{command}");
+    }
+    assert_eq!(server(&["recommend", "last", "--json", "--offline", "--region", "eu-west-3"]), "eu-west-3");
+    let output =
+        tracker(home.path()).current_dir(home.path()).args(["run", "--", "sleep", "0.3"]).output().unwrap();
+    let in_region = [" in fsn1, ", " in eu-central-1, "].iter().any(|region| text(&output).contains(region));
+    assert!(in_region && !text(&output).contains("warning"), "{}", text(&output));
+    let page = home.path().join("page.html");
+    let report = [
+        "report",
+        "last",
+        "--force",
+        "-o",
+        page.to_str().unwrap(),
+        "--vendor-id",
+        "gcp",
+        "--region",
+        "us-east1",
+    ];
+    let output = tracker(home.path()).current_dir(home.path()).args(report).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(fs::read_to_string(page).unwrap().contains("<td class=\"word\">us-east1</td>"));
+}
+
+#[test]
+fn invalid_server_filter_never_keeps_a_job_from_running() {
+    let home = home_with_runs();
+    let file = home.path().join("resource-tracker.toml");
+    for (setting, problem) in [
+        ("vendor_id = 'acme'", "unknown value `acme` for filter `vendor_id`"),
+        ("region = ['fsn1', 'moon-1']", "unknown value `moon-1` for filter `region`"),
+        ("vendor_id = 'hcloud'\nregion = 'eu-west-1'", "unknown value `eu-west-1` for filter `region`"),
+        ("max_price = -1", "`max_price` must be a number of 0 or more"),
+        ("max_price = nan", "`max_price` must be a number of 0 or more"),
+        ("region = 5", "invalid value `5` for setting `region`"),
+        ("spot = 'maybe'", "invalid value `\"maybe\"` for setting `spot`"),
+    ] {
+        fs::write(&file, setting).unwrap();
+        let run = |arguments: &[&str]| {
+            tracker(home.path()).current_dir(home.path()).args(arguments).output().unwrap()
+        };
+        for (arguments, printed) in
+            [(&["run", "--", "echo", "ran"][..], "ran\n"), (&["show", "last"], "finished")]
+        {
+            let output = run(arguments);
+            assert!(output.status.success(), "{setting}: {}", text(&output));
+            assert!(
+                String::from_utf8_lossy(&output.stdout).contains(printed),
+                "{setting}: {}",
+                text(&output)
+            );
+            let warning = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(warning.contains("warning: ") && warning.contains(problem), "{setting}: {warning}");
+        }
+        assert!(run(&["run", "-q", "--", "true"]).stderr.is_empty());
+        let missing = run(&["recommend", "no-such-run"]);
+        assert_eq!(missing.status.code(), Some(2), "{setting}: {}", text(&missing));
+        assert!(
+            text(&missing).contains(problem) && !text(&missing).contains("no-such-run"),
+            "{}",
+            text(&missing)
+        );
+    }
+}
+
+#[test]
+fn invalid_server_filter_is_an_error_before_the_recording_is_read() {
+    let home = open_folder();
+    for command in ["recommend", "report"] {
+        for (option, value) in
+            [("--region", "moon-1"), ("--vendor-id", "acme"), ("--max-price", "-1"), ("--max-price", "inf")]
+        {
+            let output = tracker(home.path()).args([command, "no-such-run", option, value]).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+            assert!(
+                text(&output).contains(value) && !text(&output).contains("no-such-run"),
+                "{}",
+                text(&output)
+            );
+        }
     }
 }

@@ -168,7 +168,7 @@ fn status_line_stays_below_the_output_and_disappears_at_the_end() {
 
 #[test]
 fn status_line_does_not_break_a_half_printed_line() {
-    let terminal = Terminal::new(100, 12);
+    let terminal = Terminal::new(100, 14);
     terminal.enter(&format!(
         "seq 30; $rt run --live --no-save -i 0.1 -- sh -c 'printf half; {WAIT}; echo way'; echo done=$?"
     ));

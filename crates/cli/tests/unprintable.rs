@@ -59,7 +59,7 @@ fn every_command_prints_hostile_text_safely() {
     let stat = format!("{HOSTILE}:mean");
     let output = format!("{HOSTILE}/x/y");
     let run = ["run", "--job", HOSTILE, "--tag", "a=b", "--", "sh", "-c", "true", HOSTILE];
-    let lines: [&[&str]; 30] = [
+    let lines: [&[&str]; 31] = [
         &["list"],
         &["list", "--json"],
         &["list", "--job", HOSTILE],
@@ -71,6 +71,7 @@ fn every_command_prints_hostile_text_safely() {
         &["stats", &at, "--stat", HOSTILE],
         &["recommend", &at],
         &["recommend", &at, "--json"],
+        &["recommend", &at, "--for", "nextflow"],
         &["compare", &at, "last"],
         &["compare", &at, "last", "--json"],
         &["report", &at],
@@ -157,7 +158,7 @@ fn file_names_that_are_not_utf_8_are_accepted() {
     with(&["report", "a.json", "--json", "-o"], 1);
     let run = tracker(home.path())
         .current_dir(home.path())
-        .args(["run", "--json", "-o"])
+        .args(["run", "--json", "/dev/stderr", "--force", "-o"])
         .arg(&name)
         .arg("true")
         .output();

@@ -1,5 +1,8 @@
 //! The command line: all commands, options and environment variables, with their help.
 
+mod compare;
+mod help;
+mod history;
 mod record;
 
 use std::ffi::OsString;
@@ -7,8 +10,13 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use resource_tracker::{Aggregate, CatalogSettings, Spec};
+use resource_tracker::{AdviceOptions, Aggregate, CatalogError, CatalogSettings, Filters, Inputs, Spec};
 
+use crate::failure::Failure;
+
+pub use compare::{CheckArgs, CompareArgs};
+pub use help::parser;
+pub use history::{ListArgs, OUT_OF_MEMORY, RmArgs, ShowArgs};
 pub use record::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs};
 
 /// Measure what a batch job uses, and recommend resources for the next run.
@@ -45,20 +53,47 @@ pub enum Command {
     /// Stream CSV samples of the whole machine until interrupted
     #[command(after_help = "Example:\n  resource-tracker system --samples 10 > machine.csv")]
     System(PrintArgs),
+    /// Start a phase of the job, from inside the job
+    ///
+    /// A phase lasts until the next mark, or to the end of the job. The recording has what each phase used: `show --phases`,
+    /// the report and `--json` have it. The time before the first mark is the phase `start`. Phases of the same name count as
+    /// one. Outside of `resource-tracker run`, a mark has no effect, and the exit status is 0.
+    #[command(
+        after_help = "Example:\n  resource-tracker run -- sh -c 'resource-tracker mark load; ./load; resource-tracker mark train; ./train'"
+    )]
+    Mark {
+        /// Name of the phase, up to 60 characters
+        name: OsString,
+    },
     /// Print statistics of a recording
     #[command(
         after_help = "Examples:\n  resource-tracker stats last\n  resource-tracker stats last --stat process_memory:p95 --stat system_cpu_usage:mean"
     )]
     Stats(StatsArgs),
     /// Recommend CPU, memory, GPU and a server for the next run
-    #[command(after_help = "Example:\n  resource-tracker recommend train --history 10")]
-    Recommend(RecommendArgs),
-    /// Compare runs against a baseline
+    #[command(
+        after_help = "Examples:\n  resource-tracker recommend train --history 10\n  resource-tracker recommend train --for slurm"
+    )]
+    Recommend(Box<RecommendArgs>),
+    /// Compare runs or jobs against a baseline
     ///
-    /// The first recording is the baseline. `*` marks a change of more than twice the standard deviation of the earlier
-    /// runs of the job; at least three earlier runs are needed.
-    #[command(after_help = "Example:\n  resource-tracker compare 3f9c41 last")]
+    /// The first argument is the baseline. A job name means all finished runs of the job. `*` marks a real change: 0 is
+    /// outside of its 95 % interval. Two jobs are compared by Welch's interval for the difference of their means, a run and
+    /// a job by the prediction interval of the job, two runs by the prediction interval of the job of the baseline. A job
+    /// needs at least three runs.
+    #[command(
+        after_help = "Examples:\n  resource-tracker compare 3f9c41 last\n  resource-tracker compare main branch --runs 10"
+    )]
     Compare(CompareArgs),
+    /// Check a run against budgets or other runs, for CI
+    ///
+    /// The exit status is 1 if a budget is broken or a figure with a budget is unknown. `--against` checks duration, CPU time,
+    /// peak memory, peak VRAM and cost.
+    #[command(
+        override_usage = "resource-tracker check <RECORDING> [--max <NAME=LIMIT>]... [OPTIONS]",
+        after_help = "Budgets: duration, cpu-time, cpu (mean number of CPUs), memory, disk-read,\ndisk-written, net-received, net-sent, gpu (mean number of GPUs), vram, cost (USD)\n\nExamples:\n  resource-tracker check last --max memory=4GiB --max duration=10min\n  resource-tracker check last --against main --tolerance 20% --junit check.xml"
+    )]
+    Check(Box<CheckArgs>),
     /// Print the summary of a past run
     #[command(after_help = "Example:\n  resource-tracker show last")]
     Show(ShowArgs),
@@ -71,7 +106,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  resource-tracker export last --format csv -o run.csv")]
     Export(ExportArgs),
     /// List past runs, newest first
-    #[command(after_help = "Example:\n  resource-tracker list --job train")]
+    #[command(
+        after_help = "Examples:\n  resource-tracker list --job train\n  resource-tracker list --tag team=vision --status failed --since 7d"
+    )]
     List(ListArgs),
     /// List the cheapest cloud servers with the given resources
     #[command(
@@ -86,7 +123,7 @@ pub enum Command {
     Catalog(CatalogCommand),
     /// Write an HTML report of a recording
     #[command(after_help = "Example:\n  resource-tracker report last --open")]
-    Report(ReportArgs),
+    Report(Box<ReportArgs>),
     /// Show the settings of `run`, and where each value comes from
     #[command(
         after_help = "Order of precedence, highest first: options, environment variables,\nresource-tracker.toml of the project, ~/.config/resource-tracker/config.toml.\n\nExample:\n  echo 'interval = 0.5' >> resource-tracker.toml && resource-tracker config"
@@ -146,17 +183,55 @@ impl NetworkArgs {
 
 #[derive(Args, Debug)]
 pub struct RecordingArgs {
-    /// File, `last`, or a job name or id from the history
+    /// `last`, a job name or id from the history, or a file; `./NAME` is always a file
     pub recording: OsString,
 }
 
 #[derive(Args, Debug)]
 pub struct ContextArgs {
-    /// Number of earlier successful runs of the job to include
-    #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_HISTORY", default_value = "5")]
-    pub history: usize,
+    #[command(flatten)]
+    pub advice: AdviceArgs,
+    /// Input of the next run, a file or folder: memory that grows with the input is requested for its size; repeatable
+    #[arg(long = "input", value_name = "PATH")]
+    pub inputs: Vec<PathBuf>,
     #[command(flatten)]
     pub network: NetworkArgs,
+    #[command(flatten)]
+    pub filters: FilterArgs,
+}
+
+impl ContextArgs {
+    pub fn options(&self) -> Result<AdviceOptions, Failure> {
+        let input_bytes = Inputs::total_bytes(&self.inputs).map_err(|error| Failure::new(error, None))?;
+        Ok(AdviceOptions { input_bytes, ..self.advice.options(self.filters.filters()?) })
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct AdviceArgs {
+    /// Number of earlier runs of the job that the advice is based on
+    #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_HISTORY", default_value = "100")]
+    pub history: usize,
+    /// How much longer a run may take with fewer CPUs, in percent
+    #[arg(long, value_name = "PERCENT", env = "RESOURCE_TRACKER_SLOWDOWN", default_value = "5", value_parser = percent)]
+    pub slowdown: f64,
+}
+
+impl AdviceArgs {
+    pub fn options(&self, filters: Filters) -> AdviceOptions {
+        AdviceOptions {
+            earlier_runs: self.history,
+            slowdown: self.slowdown / 100.0,
+            input_bytes: None,
+            filters,
+        }
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end();
+    let percent = number.parse().ok().filter(|percent| (0.0..=1000.0).contains(percent));
+    percent.ok_or_else(|| "must be a number from 0 to 1000".to_owned())
 }
 
 #[derive(Args, Debug)]
@@ -169,19 +244,10 @@ pub struct UpdateArgs {
 }
 
 #[derive(Args, Debug)]
-pub struct ListArgs {
-    /// List only the runs of this job
-    #[arg(short, long, value_name = "NAME")]
-    pub job: Option<String>,
-    #[command(flatten)]
-    pub format: JsonArgs,
-}
-
-#[derive(Args, Debug)]
 pub struct StatsArgs {
     #[command(flatten)]
     pub which: RecordingArgs,
-    /// Statistic to print instead of the default ones, for example `process_memory:p95`; repeatable
+    /// Statistic to print instead of the default ones, for example `process_memory:p95` or `swap:max`; repeatable
     #[arg(long = "stat", value_name = "COLUMN:AGGREGATE", value_parser = spec)]
     pub specs: Vec<Spec>,
     #[command(flatten)]
@@ -192,43 +258,13 @@ pub struct StatsArgs {
 pub struct RecommendArgs {
     #[command(flatten)]
     pub which: RecordingArgs,
+    /// Print only the request, as text to paste
+    #[arg(long = "for", value_name = "NAME", value_enum, conflicts_with = "json")]
+    pub system: Option<SystemArg>,
+    #[command(flatten)]
+    pub format: JsonArgs,
     #[command(flatten)]
     pub context: ContextArgs,
-    #[command(flatten)]
-    pub format: JsonArgs,
-}
-
-#[derive(Args, Debug)]
-pub struct CompareArgs {
-    /// Files, `last`, or job names or ids from the history; the first is the baseline
-    #[arg(required = true, num_args = 2.., value_name = "RECORDING")]
-    pub recordings: Vec<OsString>,
-    #[command(flatten)]
-    pub format: JsonArgs,
-}
-
-#[derive(Args, Debug)]
-pub struct ShowArgs {
-    #[command(flatten)]
-    pub which: RecordingArgs,
-    #[command(flatten)]
-    pub format: JsonArgs,
-}
-
-#[derive(Args, Debug)]
-#[command(group = clap::ArgGroup::new("which").required(true).multiple(true))]
-pub struct RmArgs {
-    /// `last`, or job names or ids from the history
-    #[arg(group = "which", value_name = "RUN", conflicts_with_all = ["job", "older_than"])]
-    pub runs: Vec<String>,
-    /// Delete all runs of this job
-    #[arg(short, long, group = "which", value_name = "NAME")]
-    pub job: Option<String>,
-    /// Delete all runs that started more than DAYS days ago
-    #[arg(long, group = "which", value_name = "DAYS", value_parser = days, allow_negative_numbers = true)]
-    pub older_than: Option<f64>,
-    #[command(flatten)]
-    pub format: JsonArgs,
 }
 
 #[derive(Args, Debug)]
@@ -305,7 +341,31 @@ pub struct FilterArgs {
     pub spot: bool,
 }
 
+impl FilterArgs {
+    /// The filters, after a check of their values.
+    pub fn filters(&self) -> Result<Filters, CatalogError> {
+        let filters = Filters {
+            vendor_id: self.vendor_id.clone(),
+            region: self.region.clone(),
+            country: self.country.clone(),
+            continent: self.continent.clone(),
+            architecture: self.architecture.clone(),
+            cpu_allocation: self.cpu_allocation.clone(),
+            cpu_manufacturer: self.cpu_manufacturer.clone(),
+            gpu_model: self.gpu_model.clone(),
+            compliance_framework_id: self.compliance_framework_id.clone(),
+            spot: self.spot,
+            storage_size: self.storage_size,
+            max_price: self.max_price,
+            ..Filters::default()
+        };
+        filters.check()?;
+        Ok(filters)
+    }
+}
+
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub struct ExportArgs {
     #[command(flatten)]
     pub which: RecordingArgs,
@@ -324,6 +384,9 @@ pub struct ExportArgs {
     /// Use human-readable column names
     #[arg(long)]
     pub human_names: bool,
+    /// Add the columns of the extra table: peaks between rows, swap, threads, pressure, GPUs
+    #[arg(long)]
+    pub extra: bool,
 }
 
 #[derive(Args, Debug)]
@@ -340,9 +403,9 @@ pub struct ReportArgs {
     #[arg(long)]
     pub open: bool,
     #[command(flatten)]
-    pub context: ContextArgs,
-    #[command(flatten)]
     pub format: JsonArgs,
+    #[command(flatten)]
+    pub context: ContextArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -357,17 +420,22 @@ pub enum FormatArg {
     Parquet,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum SystemArg {
+    Metaflow,
+    Slurm,
+    Kubernetes,
+    Nextflow,
+    Snakemake,
+    AwsBatch,
+}
+
 fn spec(text: &str) -> Result<Spec, String> {
     let (column, aggregate) = text.rsplit_once(':').ok_or("expected COLUMN:AGGREGATE")?;
     let aggregate = aggregate.parse::<Aggregate>();
     let aggregate =
         aggregate.map_err(|error| format!("{error}\n\nhint: {}", error.hint().unwrap_or_default()))?;
     Ok(Spec { column: column.to_owned(), aggregate, name: None, round: Some(2) })
-}
-
-fn days(text: &str) -> Result<f64, String> {
-    let days = text.parse().ok().filter(|days: &f64| days.is_finite() && *days >= 0.0);
-    days.ok_or_else(|| "expected a number of days, 0 or more".to_owned())
 }
 
 #[cfg(test)]

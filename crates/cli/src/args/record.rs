@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
-use resource_tracker::{Backend, Config, CpuSource, Interval};
+use resource_tracker::{AdviceOptions, Backend, Config, CpuSource, Filters, Interval};
+
+use super::AdviceArgs;
 
 #[derive(Args, Debug)]
 pub struct IntervalArgs {
@@ -33,11 +35,11 @@ pub struct ChildrenArgs {
 pub struct RecordArgs {
     #[command(flatten)]
     pub pace: IntervalArgs,
-    /// Write the recording (gzipped JSON) to FILE; `-` is standard output [default: the history]
+    /// Write the recording (gzipped JSON) to FILE, beside the history; `-` is standard output
     #[arg(short, long, value_name = "FILE", env = "RESOURCE_TRACKER_OUTPUT")]
     pub output: Option<PathBuf>,
-    /// Do not save a recording
-    #[arg(long, env = "RESOURCE_TRACKER_NO_SAVE", value_parser = FalseyValueParser::new(), conflicts_with = "output")]
+    /// Do not save the run in the history
+    #[arg(long, env = "RESOURCE_TRACKER_NO_SAVE", value_parser = FalseyValueParser::new())]
     pub no_save: bool,
     /// Stream samples as CSV to FILE while the job runs; `-` is standard error
     #[arg(long, value_name = "FILE", env = "RESOURCE_TRACKER_CSV")]
@@ -57,6 +59,9 @@ pub struct RecordArgs {
     /// Tag to store with the run; repeatable
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = tag)]
     pub tags: Vec<(String, String)>,
+    /// File or folder that the job reads, to relate memory to the size of inputs; repeatable
+    #[arg(long = "input", value_name = "PATH", env = "RESOURCE_TRACKER_INPUT")]
+    pub inputs: Vec<PathBuf>,
     #[command(flatten)]
     pub scope: ChildrenArgs,
     /// Do not record metrics of the whole machine
@@ -68,15 +73,14 @@ pub struct RecordArgs {
     /// Show CPU, memory and I/O on the last line of the terminal while the job runs
     #[arg(long, env = "RESOURCE_TRACKER_LIVE", value_parser = FalseyValueParser::new(), conflicts_with = "quiet")]
     pub live: bool,
-    /// Print the summary as JSON
-    #[arg(long, conflicts_with = "quiet")]
-    pub json: bool,
+    /// Write the run as JSON to FILE when the job ends; `/dev/fd/N` is a descriptor
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
     /// Suppress all tracker output
     #[arg(short, long, env = "RESOURCE_TRACKER_QUIET", value_parser = FalseyValueParser::new())]
     pub quiet: bool,
-    /// Number of earlier successful runs of the job that the recommendation includes
-    #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_HISTORY", default_value = "5")]
-    pub history: usize,
+    #[command(flatten)]
+    pub advice: AdviceArgs,
     /// Number of runs to keep in the history
     #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_KEEP_RUNS", default_value = "1000")]
     pub keep_runs: usize,
@@ -88,6 +92,9 @@ pub struct RecordArgs {
     pub cpu_source: CpuSourceArg,
     #[command(flatten)]
     pub reader: BackendArgs,
+    /// Filters for the server in the summary and the report, from the settings.
+    #[arg(skip)]
+    pub filters: Filters,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -98,6 +105,10 @@ pub enum CpuSourceArg {
 }
 
 impl RecordArgs {
+    pub fn advice_options(&self) -> AdviceOptions {
+        self.advice.options(self.filters.clone())
+    }
+
     pub fn config(&self) -> Config {
         Config {
             interval: self.pace.interval,
@@ -120,6 +131,9 @@ impl RecordArgs {
 pub struct RunArgs {
     #[command(flatten)]
     pub record: RecordArgs,
+    /// Run the command again after an out-of-memory kill, at most N times
+    #[arg(long, value_name = "N", env = "RESOURCE_TRACKER_RETRY_OOM", default_value = "0")]
+    pub retry_oom: u32,
     /// Command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -174,7 +188,7 @@ fn backend(text: &str) -> Result<Backend, String> {
     Backend::from_name(text).map_err(|error| format!("{error}\n\nhint: {}", error.hint()))
 }
 
-fn tag(text: &str) -> Result<(String, String), String> {
+pub(super) fn tag(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("expected KEY=VALUE".to_owned()),

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 pub mod runs;
+pub mod schema;
+pub mod verdict;
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read as _, Write as _};

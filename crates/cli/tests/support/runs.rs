@@ -131,7 +131,8 @@ pub fn save(home: &Path, job: &str, runs: &[Run]) {
         let mean = run.rows.iter().map(|(cpu, _)| cpu).sum::<f64>() / count;
         let peak = run.rows.iter().map(|(_, memory)| memory * 1.01).fold(0.0, f64::max);
         let entry = json!({
-            "id": run.id, "job": job, "command": recording["run"]["command"], "status": run.status,
+            "id": run.id, "job": job, "tags": recording["run"]["tags"], "command": recording["run"]["command"],
+            "status": run.status,
             "exit_code": recording["run"]["exit_code"], "start_time": run.start_time, "duration_s": count,
             "stats": {
                 "process_cpu_usage": { "mean": mean, "max": 1.5 }, "process_memory": { "mean": peak, "max": peak },
