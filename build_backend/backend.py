@@ -25,7 +25,7 @@ import maturin
 _ROOT = Path(__file__).resolve().parent.parent
 _SCRIPTS = _ROOT / "build" / "wheel.data" / "scripts"
 _COMMAND = "resource-tracker.exe" if sys.platform == "win32" else "resource-tracker"
-_TOP_LEVEL = "metaflow_extensions\nresource_tracker\n"
+_TOP_LEVEL = "airflow_resource_tracker\nmetaflow_extensions\npytest_resource_tracker\nresource_tracker\n"
 _PROFILE = os.environ.get("RESOURCE_TRACKER_PROFILE", "release")
 
 get_requires_for_build_sdist = maturin.get_requires_for_build_sdist

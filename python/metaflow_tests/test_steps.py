@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from html import unescape
 
 import conftest
 from metaflow.cards import get_cards
@@ -68,6 +69,11 @@ def test_minimal_flow_has_the_documented_artifact_and_card(flows, cards) -> None
     for word in ("ResourceTrackingFlow", "my_sleeping_data", run_id, "Finished", "@resources(cpu=1, memory="):
         assert word in shown, word
     assert "from <code>Metaflow</code>" in html
+    # The card has the advice that `advise()` and the command give.
+    advice = tracker.advise()
+    reasons = [advice["cpu"]["why"], advice["memory"]["why"], *(warning["message"] for warning in advice["warnings"])]
+    for text in (advice["requests"]["metaflow"], *reasons):
+        assert text in unescape(shown), text
     cards("seed", html, title="ResourceTrackingFlow / my_sleeping_data", status="Finished", run=run_id)
 
 
@@ -96,7 +102,7 @@ def test_second_run_uses_the_first_as_history(flows, cards) -> None:
     ]
     # The recommendation uses both runs.
     html = _cards(task)[0].get()
-    assert "over 2 runs" in _text(html)
+    assert "the highest peak of 2 runs" in _text(html)
     tracker = ResourceTracker.from_snapshot(data["tracker"])
     needs = tracker.recommend_resources(historical_stats=data["past_stats"])
     assert f"@resources(cpu={needs['cpu']}, memory={needs['memory']})" in _text(html)

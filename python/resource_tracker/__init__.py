@@ -9,15 +9,15 @@
 
 from __future__ import annotations
 
-from . import _native
+from ._version import __version__
 from .cloud_info import get_cloud_info
-from .decorate import load_ipython_extension, track_resources
+from .decorate import track_resources
+from .notebook import load_ipython_extension, unload_ipython_extension
+from .runs import history
 from .server_info import get_server_info
 from .tracker import PidTracker, ProcessTracker, ResourceTracker, SystemTracker
 
 TYPE_CHECKING = False
-
-__version__: str = _native.version()
 
 __all__ = [
     "PidTracker",
@@ -27,8 +27,10 @@ __all__ = [
     "__version__",
     "get_cloud_info",
     "get_server_info",
+    "history",
     "load_ipython_extension",
     "track_resources",
+    "unload_ipython_extension",
 ]
 
 if not TYPE_CHECKING:

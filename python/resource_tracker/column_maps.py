@@ -32,18 +32,12 @@ def _human(*columns: str) -> list[str]:
 
 #: Human-readable columns of the combined table, by plot of the report.
 REPORT_CSV_MAPPING: dict[str, list[str]] = {
-    "cpu": _human("system_cpu_usage", "process_cpu_usage"),
-    "memory": _human(
-        "system_memory_used",
-        "system_memory_buffers",
-        "system_memory_cached",
-        "system_memory_free",
-        "process_memory",
-    ),
-    "disk": _human("system_disk_read_bytes", "system_disk_write_bytes", "process_read_bytes", "process_write_bytes"),
-    "disk_space": _human("system_disk_space_used_gb", "system_disk_space_free_gb"),
-    "traffic": _human("system_net_recv_bytes", "system_net_sent_bytes"),
-    "gpu_usage": _human("system_gpu_usage", "process_gpu_usage"),
-    "gpu_utilized": _human("system_gpu_utilized", "process_gpu_utilized"),
-    "gpu_vram": _human("system_gpu_vram", "process_gpu_vram"),
+    "cpu": _human("process_cpu_usage", "system_cpu_usage"),
+    "mem": _human("process_memory", "system_memory_used"),
+    "disk": _human("process_read_bytes", "system_disk_read_bytes", "process_write_bytes", "system_disk_write_bytes"),
+    "disk_space": _human("system_disk_space_used_gb"),
+    "net": _human("system_net_recv_bytes", "system_net_sent_bytes"),
+    "gpu_usage": _human("process_gpu_usage", "system_gpu_usage"),
+    "gpu_utilized": _human("process_gpu_utilized", "system_gpu_utilized"),
+    "gpu_vram": _human("process_gpu_vram", "system_gpu_vram"),
 }

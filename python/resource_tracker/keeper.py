@@ -11,9 +11,12 @@ if TYPE_CHECKING:
 __all__ = ["get_instance_price", "get_recommended_cloud_servers", "keeper_request"]
 
 
-def keeper_request(path: str, timeout: float = 2) -> Any:
-    """Return the Keeper's answer to a path such as "/servers?limit=1"; None if there is no answer in time."""
-    return _native.keeper_request(path, timeout)
+def keeper_request(path: str, timeout: float = 2, endpoint: Optional[str] = None) -> Any:
+    """Return the Keeper's answer to a path such as "/servers?limit=1"; None if there is no answer in time.
+
+    `endpoint` is the base URL of the service; by default `RESOURCE_TRACKER_KEEPER_URL`, else the public Keeper.
+    """
+    return _native.keeper_request(path, timeout, endpoint)
 
 
 def get_recommended_cloud_servers(

@@ -51,7 +51,10 @@ class Report(str):
         return self
 
     def _repr_html_(self) -> str:
-        # In a frame, so that the styles of page and notebook do not mix.
+        # In a frame, so that the styles of page and notebook do not mix. Its scripts cannot reach the notebook.
         from html import escape
 
-        return f'<iframe srcdoc="{escape(self, quote=True)}" width="100%" height="700" frameborder="0"></iframe>'
+        return (
+            f'<iframe srcdoc="{escape(self, quote=True)}" sandbox="allow-scripts" title="resource-tracker report"'
+            ' width="100%" height="700" frameborder="0"></iframe>'
+        )

@@ -31,9 +31,10 @@ def get_total_memory_mb() -> float:
 
 
 def get_gpu_info() -> dict[str, Any]:
-    """Return the GPU entries of `get_server_info`.
+    """Return the number, memory and names of the GPUs.
 
     >>> sorted(get_gpu_info())
-    ['gpu_count', 'gpu_memory_mb', 'gpu_name', 'gpu_names']
+    ['count', 'gpu_names', 'memory_mb']
     """
-    return {key: value for key, value in _native.server_info().items() if key.startswith("gpu_")}
+    info = _native.server_info()
+    return {"count": info["gpu_count"], "memory_mb": info["gpu_memory_mb"], "gpu_names": info["gpu_names"]}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import operator
 import os
+from collections import namedtuple
 
 from . import _native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any, Optional, Union
+    from typing import Any, NamedTuple, Optional, Union
 
     _Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
     _Stored = Union[list[Any], _native.Column]
@@ -19,42 +20,32 @@ if TYPE_CHECKING:
 __all__ = ["StatSpec", "TinyDataFrame"]
 
 
-class StatSpec:
+if TYPE_CHECKING:
+
+    class _Spec(NamedTuple):
+        column: str
+        agg: Callable[[list[Any]], Any]
+        agg_name: Optional[str] = None
+        round: Optional[int] = None
+
+else:
+    # `typing` takes longer to import than this package.
+    _Spec = namedtuple("StatSpec", ("column", "agg", "agg_name", "round"), defaults=(None, None))
+
+
+class StatSpec(_Spec):
     """A statistic of a column: aggregate function, optional name, optional number of decimals.
 
     >>> StatSpec("cpu", max, round=2)
     StatSpec(column='cpu', agg=<built-in function max>, agg_name=None, round=2)
     """
 
-    def __init__(
-        self,
-        column: str,
-        agg: Callable[[list[Any]], Any],
-        agg_name: Optional[str] = None,
-        round: Optional[int] = None,
-    ) -> None:
-        self.column = column
-        self.agg = agg
-        self.agg_name = agg_name
-        self.round = round
+    __slots__ = ()
 
     @property
     def name(self) -> str:
         """Name of the statistic: `agg_name`, or the name of the function."""
         return self.agg_name or str(getattr(self.agg, "__name__", self.agg))
-
-    def _fields(self) -> tuple[str, Callable[[list[Any]], Any], Optional[str], Optional[int]]:
-        return self.column, self.agg, self.agg_name, self.round
-
-    def __eq__(self, other: object) -> bool:
-        return self._fields() == other._fields() if isinstance(other, StatSpec) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._fields())
-
-    def __repr__(self) -> str:
-        fields = zip(("column", "agg", "agg_name", "round"), self._fields())
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields)})"
 
 
 class TinyDataFrame:
@@ -115,8 +106,14 @@ class TinyDataFrame:
 
     @property
     def columns(self) -> list[str]:
-        """Column names, in order."""
+        """Column names, in order. A list of new names can be assigned."""
         return list(self._columns)
+
+    @columns.setter
+    def columns(self, names: Sequence[str]) -> None:
+        if len(names) != len(self._columns):
+            raise ValueError(f"{len(names)} names for {len(self._columns)} columns")
+        self.rename(dict(zip(self._columns, names)))
 
     def __len__(self) -> int:
         return next((len(column) for column in self._columns.values()), 0)
@@ -205,7 +202,7 @@ class TinyDataFrame:
         >>> TinyDataFrame({"a": [1, 2]}).to_dict()
         [{'a': 1}, {'a': 2}]
         """
-        lists = [column if isinstance(column, list) else column.to_list() for column in self._columns.values()]
+        lists = map(_as_list, self._columns.values())
         return [dict(zip(self._columns, row)) for row in zip(*lists)]
 
     def to_csv(self, csv_file_path: Optional[_Path] = None, quote_strings: bool = True) -> Optional[str]:
@@ -248,29 +245,48 @@ class TinyDataFrame:
         """Export through the Arrow PyCapsule interface (polars, pyarrow and others), without an object per cell."""
         return _native.arrow_stream(self._columns)
 
-    def to_arrow(self) -> Any:
-        """Convert to a `pyarrow.Table`; needs pyarrow."""
+    def to_arrow(self, typed: bool = False) -> Any:
+        """Convert to a `pyarrow.Table`; needs pyarrow. With `typed`, `timestamp` is a time and counts are integers."""
         import pyarrow
 
-        return pyarrow.table(self)
+        return pyarrow.table(_Typed(self) if typed else self)
 
-    def to_polars(self) -> Any:
-        """Convert to a `polars.DataFrame`; needs polars."""
+    def to_polars(self, typed: bool = False) -> Any:
+        """Convert to a `polars.DataFrame`; needs polars. With `typed`, as in `to_arrow`."""
         import polars
 
-        return polars.DataFrame(self)
+        return polars.DataFrame(_Typed(self) if typed else self)
 
-    def to_pandas(self) -> Any:
-        """Convert to a `pandas.DataFrame`, with NaN where nothing was measured; needs pandas."""
+    def to_pandas(self, typed: bool = False) -> Any:
+        """Convert to a `pandas.DataFrame`, with NaN where nothing was measured; needs pandas.
+
+        With `typed`, `timestamp` is a time in UTC and counts are integers; `Int64` if cells are missing, else `int64`.
+        """
         import numpy
         import pandas
 
-        return pandas.DataFrame(
-            {
-                name: column if isinstance(column, list) else numpy.frombuffer(column.to_bytes(), dtype="<f8")
-                for name, column in self._columns.items()
-            }
-        )
+        columns: dict[str, Any] = {
+            name: column if isinstance(column, list) else numpy.frombuffer(column.to_bytes(), dtype="<f8")
+            for name, column in self._columns.items()
+        }
+        for name in self._times() if typed else ():
+            moments = numpy.array(columns[name], dtype="<f8") * 1e6
+            columns[name] = pandas.to_datetime(moments.round(), unit="us", utc=True)
+        for name in self._whole if typed else ():
+            numbers = numpy.array(columns[name], dtype="<f8")
+            known = numbers[~numpy.isnan(numbers)]
+            if (known % 1 == 0).all():
+                kind = "int64" if len(known) == len(numbers) else "Int64"
+                columns[name] = pandas.array(numbers).astype(kind)
+        return pandas.DataFrame(columns)
+
+    def _times(self) -> set[str]:
+        """Return the columns that are Unix seconds."""
+
+        def is_time(column: _Stored) -> bool:
+            return not isinstance(column, list) or all(value is None or _is_numeric([value]) for value in column)
+
+        return {name for name in ("timestamp", "Timestamp") if name in self._columns and is_time(self._columns[name])}
 
     def __repr__(self) -> str:
         text = f"TinyDataFrame with {len(self)} rows and {len(self._columns)} columns."
@@ -313,11 +329,31 @@ class TinyDataFrame:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The format of the original package, which ignores `_whole`. A subclass may have more attributes.
+        columns = {"columns": self.columns, "_data": [_as_list(column) for column in self._columns.values()]}
+        return {**{name: value for name, value in self.__dict__.items() if name != "_columns"}, **columns}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "_data" in state:
-            # The pickle format of the original package.
-            state = {"_columns": dict(zip(state["columns"], state["_data"])), "_whole": set()}
+            state = {"_whole": set(), **state}
+            state["_columns"] = dict(zip(state.pop("columns"), state.pop("_data")))
         self.__dict__.update(state)
+
+
+class _Typed:
+    """A frame for Arrow, with times and integers."""
+
+    def __init__(self, frame: TinyDataFrame) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        frame = self._frame
+        return _native.arrow_stream(frame._columns, frame._times(), frame._whole)
+
+
+def _as_list(column: _Stored) -> list[Any]:
+    return column if isinstance(column, list) else column.to_list()
 
 
 def _as_column(values: Any) -> _Stored:

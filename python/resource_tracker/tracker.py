@@ -8,6 +8,9 @@ import time
 import weakref
 
 from . import _native
+from ._session import _CsvFiles, _finish, _log, _paths, _session, _set_error, _sidecar, _tags  # noqa: F401
+from .default_stats import DEFAULT_STATS, is_default
+from .phases import Phase
 from .printer import PidTracker, ProcessTracker, SystemTracker
 from .tiny_data_frame import StatSpec, TinyDataFrame
 
@@ -17,59 +20,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, BinaryIO, Optional, Union
 
+    from ._session import _Path, _Paths
+    from .notebook import LiveView
     from .report import Report
 
-    _Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+    _Earlier = Union[Sequence[dict[str, Any]], Mapping[str, Any]]
 
 __all__ = ["PidTracker", "ProcessTracker", "ResourceTracker", "SystemTracker"]
-
-_METHODS = (None, "fork", "spawn", "forkserver")
-
-
-def mean(values: Sequence[float]) -> Optional[float]:
-    """Return the arithmetic mean; None for an empty list."""
-    return sum(values) / len(values) if values else None
-
-
-def duration(values: Sequence[float]) -> Optional[float]:
-    """Return the largest value minus the smallest; None for an empty list."""
-    return max(values) - min(values) if values else None
-
-
-#: The default statistics. The core computes them: means weighted by the length of rows, and peaks between rows.
-DEFAULT_STATS: list[StatSpec] = [
-    *(
-        StatSpec(f"process_{column}", agg, round=2)
-        for column in ("cpu_usage", "memory", "gpu_usage", "gpu_vram", "gpu_utilized")
-        for agg in (mean, max)
-    ),
-    StatSpec("system_disk_space_used_gb", max, round=2),
-    StatSpec("system_net_recv_bytes", sum),
-    StatSpec("system_net_sent_bytes", sum),
-    StatSpec("timestamp", duration, agg_name="duration"),
-]
-
-
-def _is_default(specs: list[StatSpec]) -> bool:
-    """Return whether this is the default list, of this package or of the original one."""
-
-    def key(spec: StatSpec) -> tuple[Any, ...]:
-        agg: Any = spec.agg
-        if (getattr(agg, "__module__", None), spec.name) == ("statistics", "mean"):
-            agg = mean
-        return spec.column, agg, spec.name, spec.round
-
-    *others, last = DEFAULT_STATS
-    if list(map(key, specs[:-1])) != list(map(key, others)):
-        return False
-    given = specs[-1]
-    if (given.column, given.name, given.round) != (last.column, last.name, last.round):
-        return False
-    # The original package has a lambda here, and lambdas are never equal: compare a result instead.
-    try:
-        return bool(given.agg([1.0, 3.5]) == 2.5)
-    except Exception:  # not a function of two numbers, so not the default
-        return False
 
 
 class ResourceTracker:
@@ -77,6 +34,22 @@ class ResourceTracker:
 
     Sampling runs in a native thread that never takes the GIL. With `method` "fork", "spawn" or "forkserver" it runs in
     a separate process, which goes on recording if this process is killed.
+
+    Args:
+        pid: Process to record; by default this process.
+        children: Also record the descendants of the process.
+        interval: Seconds between two samples, from 0.001 to 86,400.
+        method: None samples in a thread of this process; "fork", "spawn" and "forkserver" in a separate process.
+        autostart: Start recording now; otherwise `start()` or a `with` block starts it.
+        track_processes: Record the process.
+        track_system: Record the machine.
+        discover_server: Describe the machine in `server_info`.
+        discover_cloud: Find the cloud vendor, instance type and region in the background, for `cloud_info`.
+        job: Name of the job. A run with a name is saved in the history when it stops, where the command
+            `resource-tracker` and later runs of the job find it. Default: `RESOURCE_TRACKER_JOB`.
+        tags: Labels of the run in the history, as a dict. `RESOURCE_TRACKER_TAGS` adds to it.
+        input: Path or list of paths of the files and folders that the job reads. With their total size, the advice can
+            follow the size of the input.
 
     >>> tracker = ResourceTracker(interval=0.05)
     >>> tracker.wait_for_samples(2)
@@ -98,6 +71,10 @@ class ResourceTracker:
         track_system: bool = True,
         discover_server: bool = True,
         discover_cloud: bool = True,
+        *,
+        job: Optional[str] = None,
+        tags: Optional[Mapping[str, Any]] = None,
+        input: Optional[_Paths] = None,
     ) -> None:
         self._adopt(
             _session(
@@ -110,6 +87,9 @@ class ResourceTracker:
                 track_system=bool(track_system),
                 discover_server=bool(discover_server),
                 discover_cloud=bool(discover_cloud),
+                job=job,
+                tags=_tags(tags),
+                inputs=_paths(input),
             )
         )
         if autostart:
@@ -127,6 +107,9 @@ class ResourceTracker:
         self.autostart: bool = settings["autostart"]
         self.discover_server: bool = settings["discover_server"]
         self.discover_cloud: bool = settings["discover_cloud"]
+        self.job: Optional[str] = settings["job"]
+        self.tags: Mapping[str, Any] = settings["tags"]
+        self.input: _Paths = settings["inputs"]
         self.trackers: list[str] = [
             name
             for name, is_on in (
@@ -136,7 +119,9 @@ class ResourceTracker:
             if is_on
         ]
         # Runs when the tracker is garbage collected, at the latest at interpreter exit.
-        self._finalizer: weakref.finalize[[], ResourceTracker] = weakref.finalize(self, session.remove_files)
+        self._view: Optional[LiveView] = None
+        self._files = _CsvFiles()
+        self._finalizer: weakref.finalize[..., ResourceTracker] = weakref.finalize(self, _finish, session, self._files)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -149,6 +134,9 @@ class ResourceTracker:
             "track_system": "system_tracker" in self.trackers,
             "discover_server": bool(self.discover_server),
             "discover_cloud": bool(self.discover_cloud),
+            "job": self.job,
+            "tags": _tags(self.tags),
+            "inputs": _paths(self.input),
         }
 
     def start(self) -> None:
@@ -171,6 +159,8 @@ class ResourceTracker:
         """Take the last sample and stop the sampler. The data stay. Calling it again has no effect."""
         was_running = self.running
         self._session.stop()
+        if self._view is not None:
+            self._view.finish()
         self._warn()
         if was_running and "logging" in sys.modules:
             _log("debug", "Resource tracker stopped with %d samples", self.n_samples)
@@ -178,6 +168,7 @@ class ResourceTracker:
     def cleanup(self) -> None:
         """Stop and remove temporary files. The default statistics stay; the rows do not, so nothing can be saved."""
         self._session.remove_files()
+        self._files.remove()
         self._warn()
 
     def _warn(self) -> None:
@@ -196,6 +187,7 @@ class ResourceTracker:
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
+        _set_error(self._session, error)
         self.stop()
 
     @property
@@ -238,6 +230,21 @@ class ResourceTracker:
         """Further columns: peaks, pressure, limits, the cost of the tracker, each GPU."""
         return self._table("extra_metrics")
 
+    @property
+    def process_tracker_filepath(self) -> str:
+        """Path of a CSV file with `process_metrics` so far, written at each access and removed by `cleanup()`."""
+        return self._csv_file("process")
+
+    @property
+    def system_tracker_filepath(self) -> str:
+        """Path of a CSV file with `system_metrics` so far, written at each access and removed by `cleanup()`."""
+        return self._csv_file("system")
+
+    def _csv_file(self, name: str) -> str:
+        if f"{name}_tracker" not in self.trackers:
+            raise AttributeError(f"this tracker has no {name} table")
+        return self._files.write(name, self._table(f"{name}_metrics"))
+
     def _table(self, name: str) -> TinyDataFrame:
         columns = self._session.table(name)
         frame = TinyDataFrame._of(dict(columns))
@@ -267,29 +274,52 @@ class ResourceTracker:
         system_prefix: Optional[str] = None,
         process_prefix: Optional[str] = None,
     ) -> TinyDataFrame:
-        """Return both tables joined by sample, optionally in bytes or with human-readable column names."""
+        """Return both tables joined by sample.
+
+        Args:
+            bytes: Memory, VRAM and disk space in bytes.
+            human_names: Human-readable column names.
+            system_prefix: Prefix of the machine's columns; by default `system_`, or `System ` with `human_names`.
+            process_prefix: Prefix of the process's columns; by default `process_`, or `Process ` with `human_names`.
+        """
         columns = self._session.combined(bool(bytes), bool(human_names), system_prefix, process_prefix)
         return TinyDataFrame._of(dict(columns))
 
     def stats(self, specs: Iterable[StatSpec] = DEFAULT_STATS) -> dict[str, dict[str, Any]]:
-        """Return the default statistics, or custom statistics of columns of the combined table."""
+        """Return the default statistics, or the statistics `specs` of columns of the combined table."""
         specs = list(specs)
-        if _is_default(specs):
+        if is_default(specs):
             return self._session.stats()
         rows = self.get_combined_metrics()
         if not len(rows):
             raise RuntimeError("No metrics collected (yet)")
         return rows.stats(specs)
 
-    def recommend_resources(self, historical_stats: Sequence[dict[str, Any]] = ()) -> dict[str, int]:
-        """Recommend CPUs, memory (MB), GPUs and VRAM (MB) for the next run."""
+    def mark(self, name: str) -> None:
+        """Start the phase `name`, which lasts until the next mark. No effect before the start and after the stop."""
+        self._session.mark(name)
+
+    def phase(self, name: str) -> Phase:
+        """Make a `with` block the phase `name`; after it, the phase that this process marked before goes on."""
+        return Phase(self._session, name)
+
+    def phases(self) -> list[dict[str, Any]]:
+        """Return what each phase used so far, as the key `run.phases` of a recording; empty without marks."""
+        return self._session.phases()
+
+    def recommend_resources(self, historical_stats: _Earlier = ()) -> dict[str, int]:
+        """Recommend CPUs, memory (MB), GPUs and VRAM (MB) for the next run.
+
+        `historical_stats` is a list of the `stats()` of earlier runs, or `historical_stats` of a Metaflow artifact.
+        """
         self.wait_for_samples(1, timeout=self.interval * 5)
         return self._session.recommend(historical_stats or ())
 
     def recommend_server(self, **kwargs: Any) -> Optional[dict[str, Any]]:
         """Return the cheapest server with the resources of `recommend_resources`; None if no server fits.
 
-        Keywords are filters of `get_recommended_cloud_servers`. `historical_stats` is passed to `recommend_resources`.
+        The keywords `kwargs` are filters of `get_recommended_cloud_servers`; `historical_stats` is passed to
+        `recommend_resources`.
         """
         from .keeper import get_recommended_cloud_servers
 
@@ -298,11 +328,67 @@ class ResourceTracker:
         servers = get_recommended_cloud_servers(**resources, n=1, **kwargs)
         return servers[0] if servers else None
 
+    def advise(
+        self,
+        *,
+        slowdown: float = 5,
+        earlier_runs: int = 100,
+        input: Optional[_Paths] = None,
+        **filters: Any,
+    ) -> dict[str, Any]:
+        """Return the size to request for the next run, with reasons, warnings, servers and costs.
+
+        The dict is the answer of the command `resource-tracker recommend --json`.
+
+        Args:
+            slowdown: How much longer a run may take with fewer CPUs, in percent.
+            earlier_runs: Number of earlier runs of the job in the history that the advice is based on.
+            input: Path or list of paths of the inputs of the next run.
+            **filters: Filters of the servers, as in `get_recommended_cloud_servers`.
+
+        >>> with ResourceTracker(interval=0.05) as tracker:
+        ...     total = sum(range(1_000_000))
+        >>> advice = tracker.advise(vendor_id="aws")
+        >>> advice["request"]["cpus"], advice["request"]["memory_bytes"] > 0
+        (1, True)
+        """
+        self.wait_for_samples(1, timeout=self.interval * 5)
+        return self._session.advise(slowdown, earlier_runs, _paths(input), filters)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the facts and figures of the run, the same as in `resource-tracker list --json`.
+
+        >>> with ResourceTracker(interval=0.05, tags={"fold": 3}) as tracker:
+        ...     total = sum(range(1_000_000))
+        >>> run = tracker.as_dict()
+        >>> run["status"], run["tags"], run["memory_peak_bytes"] > 0
+        ('finished', {'fold': '3'}, True)
+        """
+        return self._session.run_object()
+
+    def explain(self) -> dict[str, Any]:
+        """Return what explains the run: `verdict` (why it failed), `waiting`, `programs` and `phases`.
+
+        >>> with ResourceTracker(interval=0.05) as tracker:
+        ...     total = sum(range(5_000_000))
+        >>> sorted(tracker.explain())
+        ['phases', 'programs', 'verdict', 'waiting']
+        """
+        return self._session.explain()
+
+    def save(self) -> str:
+        """Save the recording so far in the history and return its id; saving again replaces it.
+
+        A tracker with a job name does this by itself when it stops.
+        """
+        return self._session.save()
+
     def report(
         self,
         integration: str = "standalone",
-        historical_stats: Sequence[dict[str, Any]] = (),
+        historical_stats: _Earlier = (),
         status_failed: bool = False,
+        integration_version: Optional[str] = None,
         *,
         title: Optional[str] = None,
         names: Optional[Mapping[str, str]] = None,
@@ -310,15 +396,34 @@ class ResourceTracker:
     ) -> Report:
         """Return the report as one HTML page: usage, sizing of this run and recommendation for the next.
 
-        `title` is the name of the run, `names` are further identifiers, `requested` are the resources requested for
-        this run.
+        Args:
+            integration: The program that makes the report, for its last line.
+            historical_stats: Statistics of earlier runs, as in `recommend_resources`.
+            status_failed: Show the run as failed.
+            integration_version: The version of that program.
+            title: Name of the run; by default its job, script or command.
+            names: Further identifiers of the run, by label.
+            requested: The resources that were requested for the run.
         """
         from .report import Report
 
         self.wait_for_samples(1, timeout=self.interval * 5)
-        named = list((names or {}).items())
-        history = historical_stats or ()
-        return Report(self._session.report(integration, history, bool(status_failed), title, named, requested))
+        history, named = historical_stats or (), list((names or {}).items())
+        version = None if integration_version is None else str(integration_version)
+        return Report(self._session.report(integration, history, bool(status_failed), version, title, named, requested))
+
+    def live(self) -> None:
+        """Show elapsed time, CPU and memory below the notebook cell, updated every second until the tracker stops."""
+        from . import notebook
+
+        if notebook.is_notebook():
+            self._view = notebook.LiveView(self)
+        else:
+            _log("warning", "a live view needs a notebook")
+
+    def _repr_html_(self) -> Optional[str]:
+        # Notebooks show `repr` instead of None.
+        return self.report()._repr_html_() if self.n_samples else None
 
     def snapshot(self) -> dict[str, Any]:
         """Return the recording so far as a dict that can be written as JSON."""
@@ -329,7 +434,7 @@ class ResourceTracker:
 
     @classmethod
     def from_snapshot(cls, snapshot: dict[str, Any]) -> ResourceTracker:
-        """Load a snapshot as a stopped tracker."""
+        """Load `snapshot`, a dict of `snapshot()`, as a stopped tracker."""
         import json
 
         from .snapshot import Snapshot
@@ -350,20 +455,33 @@ class ResourceTracker:
 
     @classmethod
     def loads(cls, s: Union[str, bytes, bytearray]) -> ResourceTracker:
-        """Load a snapshot from JSON text, or gzipped JSON as bytes, as a stopped tracker."""
+        """Load the snapshot `s`, JSON text or gzipped JSON as bytes, as a stopped tracker."""
         packed = s.encode() if isinstance(s, str) else bytes(memoryview(s))
         return cls._of(_native.Session.unpack(packed))
 
     def dump(self, file: Union[_Path, BinaryIO]) -> None:
-        """Write the snapshot as gzipped JSON, atomically to a path or to an open file."""
+        """Write the snapshot as gzipped JSON to `file`, a path or an open file; a path is replaced atomically."""
         if hasattr(file, "write"):
             file.write(self._session.packed())
         else:
             self._session.dump(os.fsdecode(file))
 
+    def export(
+        self, path: _Path, format: Optional[str] = None, *, bytes: bool = False, human_names: bool = False
+    ) -> None:
+        """Write the combined table to a file, atomically.
+
+        Args:
+            path: The file. An existing file is replaced.
+            format: "csv", "jsonl", "parquet", or "json" for the whole recording; by default the extension of the path.
+            bytes: Memory, VRAM and disk space in bytes.
+            human_names: Human-readable column names.
+        """
+        self._session.export(os.fsdecode(path), format, bool(bytes), bool(human_names))
+
     @classmethod
     def load(cls, file: Union[_Path, BinaryIO]) -> ResourceTracker:
-        """Load a snapshot from a path or an open file as a stopped tracker."""
+        """Load a snapshot from `file`, a path or an open file, as a stopped tracker."""
         if hasattr(file, "read"):
             return cls.loads(file.read())
         return cls._of(_native.Session.load(os.fsdecode(file)))
@@ -374,38 +492,3 @@ class ResourceTracker:
         tracker = cls.__new__(cls) if cls.__init__ is ResourceTracker.__init__ else cls(autostart=False)
         tracker._adopt(session)
         return tracker
-
-
-def _session(*, method: Optional[str], **settings: Any) -> _native.Session:
-    if method not in _METHODS:
-        raise ValueError(f"cannot find context for {method!r}; use None, 'fork', 'spawn' or 'forkserver'")
-    return _native.Session(method=method, sidecar=None if method is None else _sidecar(), **settings)
-
-
-def _sidecar() -> str:
-    """Return the path of the command installed by this package's wheel, else its name, to be found on PATH."""
-    try:
-        from importlib import metadata
-
-        for file in metadata.files("resource-tracker") or ():
-            if file.name in ("resource-tracker", "resource-tracker.exe"):
-                path = os.path.realpath(str(file.locate()))
-                if os.access(path, os.X_OK):
-                    return path
-    except Exception:  # the wheel is not installed, or no file can be opened: the core warns and samples in a thread
-        pass
-    return "resource-tracker"
-
-
-def _log(level: str, message: str, *arguments: Any) -> None:
-    try:
-        # Imported on demand: the import takes longer than starting a tracker.
-        import logging
-    except Exception:  # a host process without free file descriptors must not fail here
-        return
-
-    logger = logging.getLogger("resource_tracker")
-    if not logger.handlers:
-        # Without a handler Python prints warnings to stderr.
-        logger.addHandler(logging.NullHandler())
-    getattr(logger, level)(message, *arguments)

@@ -126,19 +126,61 @@ def test_recursive_function_keeps_the_tracker_of_the_outermost_call() -> None:
     assert work.resource_tracker.stats()["timestamp"]["duration"] >= 0.2  # type: ignore[attr-defined]
 
 
-def test_notebook_cell_is_tracked() -> None:
+#: A shell that records what it shows.
+SHELL = """
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+    shell = InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "resource_tracker")
+    def run(cell):
+        with capture_output(display=False) as shown:
+            return shell.run_cell(cell, store_history=True), shown.stdout + shown.stderr
+"""
+
+
+def test_notebook_cell_is_tracked_and_keeps_its_value() -> None:
     pytest.importorskip("IPython")
     program = """
-        from IPython.core.interactiveshell import InteractiveShell
-        shell = InteractiveShell.instance()
-        shell.run_line_magic("load_ext", "resource_tracker")
-        stats = shell.run_cell_magic("track_resources", "0.05", "value = sum(range(10))")
-        assert stats["process_memory"]["max"] > 0
-        assert shell.user_ns["value"] == 45
-        assert shell.user_ns["resource_tracker_"].n_samples >= 1
-        del shell.user_ns["resource_tracker_"]
-        failed = shell.run_cell("%%track_resources\\n1 / 0")
-        assert isinstance(failed.error_in_exec, ZeroDivisionError), failed
-        assert shell.user_ns["resource_tracker_"].n_samples >= 1
+    done, shown = run("%%track_resources 0.05\\nvalue = sum(range(10))\\nvalue + 1")
+    assert done.success and done.result == 46 and shell.user_ns["Out"][1] == 46, done
+    assert "process_memory" in shown and shell.user_ns["value"] == 45
+    assert shell.user_ns["resource_tracker_"].n_samples >= 1
+    done, shown = run("%%track_resources\\n%time other = 1\\nfor n in range(2): pass")
+    assert done.success and done.result is None and shell.user_ns["n"] == 1 and shell.user_ns["other"] == 1, shown
+    done, shown = run("%%track_resources\\n# only a comment")
+    assert done.success, shown
     """
-    run_program(program)
+    run_program(SHELL + program)
+
+
+def test_failing_cell_is_a_failed_run_with_one_traceback() -> None:
+    pytest.importorskip("IPython")
+    program = """
+    done, shown = run("%%track_resources\\nx = 0\\n1 / x")
+    assert isinstance(done.error_in_exec, ZeroDivisionError), done
+    assert shown.count("Traceback (most recent call last)") == 1 and "1 / x" in shown, shown
+    tracker = shell.user_ns["resource_tracker_"]
+    assert tracker.snapshot()["run"]["error"] == "ZeroDivisionError: division by zero"
+    """
+    run_program(SHELL + program)
+
+
+def test_cell_with_await_is_refused_before_it_runs() -> None:
+    pytest.importorskip("IPython")
+    program = """
+    done, shown = run("%%track_resources\\nhas_run = True\\nimport asyncio\\nawait asyncio.sleep(0)")
+    assert type(done.error_in_exec).__name__ == "UsageError" and "`await`" in shown and len(shown) < 120, shown
+    assert "has_run" not in shell.user_ns
+    """
+    run_program(SHELL + program)
+
+
+def test_cell_magic_can_be_unloaded() -> None:
+    pytest.importorskip("IPython")
+    program = """
+    shell.run_line_magic("unload_ext", "resource_tracker")
+    assert shell.find_cell_magic("track_resources") is None
+    shell.run_line_magic("load_ext", "resource_tracker")
+    assert shell.find_cell_magic("track_resources") is not None
+    """
+    run_program(SHELL + program)

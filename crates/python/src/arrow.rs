@@ -6,6 +6,7 @@
 //! This file has all `unsafe` code of the crate, so `is_main_interpreter` is here too.
 #![expect(unsafe_code, reason = "the interface consists of C structs with release functions")]
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -75,11 +76,23 @@ struct Cells {
     length: usize,
 }
 
+/// What a column of numbers can be exported as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Time,
+    Integer,
+}
+
 enum Values {
     Floats(Arc<Vec<f64>>),
     Integers(Vec<i64>),
+    /// Microseconds since 1970, in UTC.
+    Times(Vec<i64>),
     Booleans(Vec<u8>),
-    Strings { ends: Vec<i32>, bytes: Vec<u8> },
+    Strings {
+        ends: Vec<i32>,
+        bytes: Vec<u8>,
+    },
 }
 
 impl Values {
@@ -87,6 +100,7 @@ impl Values {
         match self {
             Self::Floats(_) => c"g",
             Self::Integers(_) => c"l",
+            Self::Times(_) => c"tsu:UTC",
             Self::Booleans(_) => c"b",
             Self::Strings { .. } => c"u",
         }
@@ -95,7 +109,7 @@ impl Values {
     fn buffers(&self) -> Vec<*const c_void> {
         match self {
             Self::Floats(cells) => vec![cells.as_ptr().cast()],
-            Self::Integers(cells) => vec![cells.as_ptr().cast()],
+            Self::Integers(cells) | Self::Times(cells) => vec![cells.as_ptr().cast()],
             Self::Booleans(bits) => vec![bits.as_ptr().cast()],
             Self::Strings { ends, bytes } => vec![ends.as_ptr().cast(), bytes.as_ptr().cast()],
         }
@@ -127,6 +141,22 @@ impl Cells {
         let cells = Arc::clone(column.cells());
         let present: Vec<bool> = cells.iter().map(|cell| !cell.is_nan()).collect();
         Self::new(Values::Floats(cells), present.len(), present.into_iter())
+    }
+
+    /// Numbers as times or integers, if all of them are; missing cells stay missing.
+    fn typed(mut self, kind: Kind) -> Self {
+        let Values::Floats(cells) = &self.values else { return self };
+        let scale = if kind == Kind::Time { 1e6 } else { 1.0 };
+        let fits = |cell: &f64| {
+            let scaled = cell * scale;
+            scaled.abs() < 2_f64.powi(63) && (kind == Kind::Time || scaled.fract() == 0.0)
+        };
+        if cells.iter().filter(|cell| !cell.is_nan()).all(fits) {
+            #[expect(clippy::cast_possible_truncation, reason = "in range; a missing cell is 0")]
+            let numbers = cells.iter().map(|cell| (cell * scale).round() as i64).collect();
+            self.values = if kind == Kind::Time { Values::Times(numbers) } else { Values::Integers(numbers) };
+        }
+        self
     }
 
     fn of_list(name: &str, list: &Bound<'_, PyList>) -> PyResult<Self> {
@@ -347,15 +377,30 @@ unsafe extern "C" fn release_stream(stream: *mut ArrowArrayStream) {
     }
 }
 
-/// Columns as a capsule for pyarrow, polars and other Arrow consumers.
+/// Columns as a capsule for pyarrow, polars and other Arrow consumers. The columns in `times` are exported as timestamps,
+/// those in `integers` as integers.
 #[pyfunction]
-pub fn arrow_stream<'py>(py: Python<'py>, columns: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyCapsule>> {
+#[pyo3(signature = (columns, times=None, integers=None))]
+pub fn arrow_stream<'py>(
+    py: Python<'py>,
+    columns: &Bound<'py, PyDict>,
+    times: Option<HashSet<String>>,
+    integers: Option<HashSet<String>>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let (times, integers) = (times.unwrap_or_default(), integers.unwrap_or_default());
     let (mut named, mut all_cells) = (Vec::new(), Vec::new());
     for (name, column) in columns {
         let name: String = name.extract()?;
         let cells = match column.cast::<Column>() {
             Ok(column) => Cells::of_column(column.get()),
             Err(_) => Cells::of_list(&name, column.cast::<PyList>()?)?,
+        };
+        let cells = if times.contains(&name) {
+            cells.typed(Kind::Time)
+        } else if integers.contains(&name) {
+            cells.typed(Kind::Integer)
+        } else {
+            cells
         };
         let name = CString::new(name).map_err(|_| PyTypeError::new_err("a column name contains a NUL"))?;
         named.push((name, cells.values.format()));

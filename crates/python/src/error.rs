@@ -1,15 +1,15 @@
 //! Converts errors of the core to Python exceptions. The message includes the causes.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::{
     PyOSError, PyPermissionError, PyProcessLookupError, PyRuntimeError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
 use resource_tracker::{
-    CatalogError, LoadError, RecommendError, SessionError, SidecarError, SnapshotError, SourceError,
-    StatsError, TrackerError,
+    CatalogError, ExportError, LoadError, RecommendError, SessionError, SidecarError, SnapshotError,
+    SourceError, StatsError, TrackerError,
 };
 
 pub use resource_tracker::with_causes as text;
@@ -26,7 +26,9 @@ pub fn session(error: &SessionError) -> PyErr {
             }
         },
         SessionError::Sidecar(SidecarError::Refused { .. }) => PyProcessLookupError::new_err(text(error)),
-        SessionError::Write(_) => PyOSError::new_err(text(error)),
+        SessionError::Write(_) | SessionError::NoHome | SessionError::History(_) => {
+            PyOSError::new_err(text(error))
+        }
         SessionError::Running
         | SessionError::Stopped
         | SessionError::NotStarted { .. }
@@ -59,6 +61,17 @@ pub fn load(error: LoadError) -> PyErr {
         LoadError::Open { path, source }
         | LoadError::Content { path, source: SnapshotError::Io { source } } => file(&source, path),
         content @ LoadError::Content { .. } => PyValueError::new_err(text(&content)),
+    }
+}
+
+/// The error of an export to `path`.
+pub fn export(error: ExportError, path: &Path) -> PyErr {
+    match error {
+        ExportError::Io { source } => file(&source, path.to_owned()),
+        error => {
+            let hint = error.hint().map_or_else(String::new, |hint| format!("; {hint}"));
+            PyValueError::new_err(format!("cannot export to `{}`: {}{hint}", path.display(), text(&error)))
+        }
     }
 }
 

@@ -7,7 +7,8 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use resource_tracker::{
-    ALLOCATION_CHECKS, Catalog, CatalogSettings, CloudInfo, Metric, Output, Query, Stats,
+    ALLOCATION_CHECKS, Catalog, CatalogSettings, CloudInfo, History, Metric, Output, Query, SessionError,
+    Stats, human,
 };
 use serde_json::{Value, json};
 
@@ -61,11 +62,15 @@ pub fn aggregate_stats<'py>(py: Python<'py>, runs: &Bound<'py, PyAny>) -> PyResu
     stats_to_python(py, &combined)
 }
 
-/// Reads a list of statistics, one per run.
+/// Reads a list of statistics, one per run, or the dict `historical_stats` of a Metaflow artifact.
 pub fn stats_from_python(runs: &Bound<'_, PyAny>) -> PyResult<Vec<Stats>> {
     let py = runs.py();
     let refuse =
         |why| PyValueError::new_err(format!("expected a list of dicts as returned by `stats()`: {why}"));
+    let summary = runs.is_instance_of::<PyDict>().then(|| from_python(runs).ok()).flatten();
+    if let Some(runs) = summary.as_ref().and_then(Stats::from_metaflow_history) {
+        return Ok(runs);
+    }
     // Iterating over a dict gives keys and over a string letters, neither of which are runs.
     let is_one = runs.is_instance_of::<PyDict>() || runs.is_instance_of::<PyString>();
     let Some(runs) = Some(runs).filter(|_| !is_one).and_then(|runs| runs.try_iter().ok()) else {
@@ -120,6 +125,18 @@ pub fn round_memory(mb: Real) -> PyResult<u32> {
     Ok(resource_tracker::round_memory(mb))
 }
 
+/// A duration as text, such as `4 min 10 s`.
+#[pyfunction]
+pub fn human_duration(seconds: f64) -> String {
+    human::duration(seconds)
+}
+
+/// An amount of memory in KiB as text, such as `1.2 GiB`.
+#[pyfunction]
+pub fn human_memory(kib: f64) -> String {
+    human::megabytes(kib / 1024.0)
+}
+
 /// Whether the block device is a partition.
 #[pyfunction]
 pub fn is_partition(name: &str) -> bool {
@@ -170,6 +187,21 @@ pub fn recommended_servers<'py>(
     Ok(list)
 }
 
+/// The runs of the history, newest first.
+#[pyfunction]
+#[pyo3(signature = (job, tag))]
+pub fn history<'py>(py: Python<'py>, job: Option<&str>, tag: Option<&str>) -> PyResult<Bound<'py, PyList>> {
+    let rows = py.detach(|| {
+        let history = History::of_user(|name| std::env::var_os(name)).ok_or(SessionError::NoHome)?;
+        Ok(history.table(job, tag)?)
+    });
+    let list = PyList::empty(py);
+    for row in rows.map_err(|error| error::session(&error))? {
+        list.append(map_to_python(py, &row)?)?;
+    }
+    Ok(list)
+}
+
 /// On-demand price in USD per hour: in the region, else in the vendor's cheapest region, else None.
 #[pyfunction]
 pub fn instance_price(
@@ -186,16 +218,25 @@ pub fn instance_price(
     Ok(price.map(|price| price.usd_per_hour))
 }
 
-/// The Keeper's answer to a path; None if there is no answer within the timeout.
+/// The answer of the Keeper, or of the server at `endpoint`, to a path; None if there is no answer within the timeout.
 #[pyfunction]
-pub fn keeper_request<'py>(py: Python<'py>, path: &str, timeout: Real) -> PyResult<Bound<'py, PyAny>> {
+#[pyo3(signature = (path, timeout, endpoint=None))]
+pub fn keeper_request<'py>(
+    py: Python<'py>,
+    path: &str,
+    timeout: Real,
+    endpoint: Option<String>,
+) -> PyResult<Bound<'py, PyAny>> {
     let deadline = Duration::try_from_secs_f64(timeout.0).map_err(|_| {
         PyValueError::new_err(format!(
             "`timeout` must be a finite number of seconds, 0 or more, not `{}`",
             timeout.0
         ))
     })?;
-    let settings = CatalogSettings { deadline, ..CatalogSettings::from_env() };
+    let mut settings = CatalogSettings { deadline, ..CatalogSettings::from_env() };
+    if let Some(endpoint) = endpoint {
+        settings.keeper_url = endpoint;
+    }
     let answer = py.detach(|| settings.keeper_request(path));
     to_python(py, &answer.unwrap_or(Value::Null))
 }

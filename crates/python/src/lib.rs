@@ -37,9 +37,9 @@ mod _native {
     use crate::column::{Column, number_as_text, read_csv, write_csv};
     #[pymodule_export]
     use crate::functions::{
-        aggregate_stats, allocation_checks, cloud_info, instance_price, is_partition, keeper_request,
-        metrics, recommended_servers, round_memory, save_text, server_info, stats_of_step, step_history,
-        step_stats, version, zfs_pools,
+        aggregate_stats, allocation_checks, cloud_info, history, human_duration, human_memory,
+        instance_price, is_partition, keeper_request, metrics, recommended_servers, round_memory, save_text,
+        server_info, stats_of_step, step_history, step_stats, version, zfs_pools,
     };
     #[pymodule_export]
     use crate::readings::{Meter, process_stats, system_stats};

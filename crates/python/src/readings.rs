@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PySet};
 use resource_tracker::{
     Backend, Config, DiskSpace, Interval, Meter as CoreMeter, Metric, ProcessReading, Row, SessionError,
     SystemReading, Table, TrackerError,
@@ -69,6 +69,7 @@ pub fn process_stats<'py>(
     dict.set_item("gpu_usage", read.gpu.usage)?;
     dict.set_item("gpu_vram", read.gpu.vram_mib())?;
     dict.set_item("gpu_utilized", read.gpu.utilized)?;
+    dict.set_item("gpu_utilized_indexes", PySet::new(py, read.gpu_numbers)?)?;
     Ok(dict)
 }
 

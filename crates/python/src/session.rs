@@ -1,13 +1,16 @@
 //! A recording as a Python object.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use resource_tracker::{
-    CombinedOptions, Config, Plan, Recording, ReportOptions, Session as CoreSession, SessionNote, Shared,
-    State, Table,
+    AdviceOptions, Budget, Catalog, CatalogSettings, Check, CombinedOptions, Config, ExportFormat, Inputs,
+    Output, Plan, Recording, ReportContext, ReportOptions, Selection, Session as CoreSession, SessionNote,
+    Shared, State, Table,
 };
 use serde_json::{Value, json};
 
@@ -15,7 +18,7 @@ use crate::column::frame_to_python;
 use crate::error;
 use crate::functions::{stats_from_python, stats_to_python};
 use crate::readings::{Pid, backend_of, interval_of};
-use crate::value::{Real, map_to_python, to_python};
+use crate::value::{Real, map_from_python, map_to_python, to_python};
 
 /// One recording, running or loaded.
 #[pyclass(frozen, weakref, module = "resource_tracker._native")]
@@ -44,7 +47,7 @@ impl Session {
         clippy::fn_params_excessive_bools,
         reason = "arguments of the public Python API"
     )]
-    #[pyo3(signature = (*, pid, children, interval, method, autostart, track_processes, track_system, discover_server, discover_cloud, sidecar=None))]
+    #[pyo3(signature = (*, pid, children, interval, method, autostart, track_processes, track_system, discover_server, discover_cloud, sidecar=None, job=None, tags=None, inputs=None, resets_peak=false))]
     fn new(
         pid: Pid,
         children: bool,
@@ -56,11 +59,22 @@ impl Session {
         discover_server: bool,
         discover_cloud: bool,
         sidecar: Option<PathBuf>,
+        job: Option<String>,
+        tags: Option<BTreeMap<String, String>>,
+        inputs: Option<Vec<PathBuf>>,
+        resets_peak: bool,
     ) -> PyResult<Self> {
         let interval = interval_of(interval)?;
         let backend = backend_of(None)?;
-        let config =
-            Config { interval, children, track_processes, track_system, backend, ..Config::from_env() };
+        let config = Config {
+            interval,
+            children,
+            track_processes,
+            track_system,
+            backend,
+            resets_peak,
+            ..Config::from_env()
+        };
         Ok(Self::of(CoreSession::new(Plan {
             config,
             pid: pid.0,
@@ -69,6 +83,9 @@ impl Session {
             discover_server,
             discover_cloud,
             sidecar,
+            job,
+            tags: tags.unwrap_or_default(),
+            inputs: inputs.unwrap_or_default(),
         })))
     }
 
@@ -88,6 +105,26 @@ impl Session {
     /// Takes the last sample. Has no effect after the first call or in a forked child.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| self.0.stop());
+    }
+
+    /// Starts a phase; returns the phase that this process marked before. Never waits, so the GIL stays held.
+    fn mark(&self, name: &str) -> String {
+        self.0.mark(name)
+    }
+
+    /// What each phase used so far.
+    fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(py, &json!(self.with(py, |session| session.phases()).0))
+    }
+
+    /// Marks the run as failed, by an error such as `ValueError: no data`.
+    fn set_error(&self, py: Python<'_>, error: String) {
+        self.with(py, |session| session.set_error(error));
+    }
+
+    /// Saves the recording so far in the history; returns its id.
+    fn save(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, CoreSession::save).map_err(|error| error::session(&error))
     }
 
     /// Stops, and removes the temporary files.
@@ -133,7 +170,9 @@ impl Session {
     /// The settings, by the argument names of the constructor.
     #[getter]
     fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let Plan { config, pid, method, autostart, discover_server, discover_cloud, .. } = self.0.plan();
+        let Plan {
+            config, pid, method, autostart, discover_server, discover_cloud, job, tags, inputs, ..
+        } = self.0.plan();
         let interval = self.with(py, |session| session.interval_s());
         // `interval=1` reads back as the int 1.
         #[expect(clippy::cast_possible_truncation, reason = "whole, and below 2^53")]
@@ -152,8 +191,13 @@ impl Session {
             "track_system": config.track_system,
             "discover_server": discover_server,
             "discover_cloud": discover_cloud,
+            "job": job,
+            "tags": tags,
         });
-        to_python(py, &settings)
+        let settings = to_python(py, &settings)?;
+        // A path need not be Unicode.
+        settings.set_item("inputs", inputs.iter().map(|path| path.as_os_str()).collect::<Vec<_>>())?;
+        Ok(settings)
     }
 
     /// New notes since the last call, each as logging level and text.
@@ -190,7 +234,7 @@ impl Session {
         system_prefix: Option<String>,
         process_prefix: Option<String>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let options = CombinedOptions { bytes, human_names, system_prefix, process_prefix };
+        let options = CombinedOptions { bytes, human_names, system_prefix, process_prefix, extra: false };
         let frame = self.with(py, |session| session.combined(&options));
         frame_to_python(py, frame.map_err(|error| PyValueError::new_err(error.to_string()))?)
     }
@@ -208,6 +252,58 @@ impl Session {
         to_python(py, &serde_json::to_value(resources).unwrap_or(Value::Null))
     }
 
+    /// The size to request for the next run, as `recommend --json` prints it.
+    #[expect(clippy::needless_pass_by_value, reason = "converted from a Python list")]
+    fn advise<'py>(
+        &self,
+        py: Python<'py>,
+        slowdown: Real,
+        earlier_runs: usize,
+        inputs: Vec<PathBuf>,
+        filters: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Real(percent) = slowdown;
+        if !(0.0..=1000.0).contains(&percent) {
+            let refused = format!("`slowdown` must be a number of percent from 0 to 1000, not `{percent}`");
+            return Err(PyValueError::new_err(refused));
+        }
+        let mut options =
+            AdviceOptions { earlier_runs, slowdown: percent / 100.0, ..AdviceOptions::default() };
+        for (name, value) in map_from_python(filters)? {
+            options.filters.set(&name, &value).map_err(|error| error::catalog(&error))?;
+        }
+        options.input_bytes = py.detach(|| Inputs::total_bytes(&inputs))?;
+        let (head, summary) = self.with(py, |session| (session.head(), session.summary()));
+        let advice = py.detach(|| ReportContext::advise(&head, summary, &options));
+        to_python(py, &advice.map_err(|error| error::recommend(&error))?)
+    }
+
+    /// The run, as the command prints it with `--json`.
+    fn run_object<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        map_to_python(py, &self.with(py, CoreSession::run_object))
+    }
+
+    /// What explains the run so far.
+    fn explain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        map_to_python(py, &self.with(py, CoreSession::explain))
+    }
+
+    /// The figures so far, and the outcomes of budgets such as `memory=4GiB`.
+    #[expect(clippy::needless_pass_by_value, reason = "converted from a Python list")]
+    fn check<'py>(&self, py: Python<'py>, budgets: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
+        let budgets: Vec<Budget> = budgets
+            .iter()
+            .map(|text| Budget::from_str(text).map_err(|error| PyValueError::new_err(error.to_string())))
+            .collect::<PyResult<_>>()?;
+        let recording = self.with(py, CoreSession::recording).map_err(|error| error::session(&error))?;
+        let run = Selection::Run { name: String::new(), recording: Box::new(recording) };
+        let check = py.detach(|| {
+            let mut catalog = Catalog::new(CatalogSettings::offline());
+            Check::of(&run, &budgets, None, None, 0, &mut catalog)
+        });
+        to_python(py, &json!({ "figures": check.figures(), "checks": check.json()["checks"] }))
+    }
+
     /// Facts about the machine, and whether other jobs seem to share it; None if discovery is off.
     fn server_info<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.with(py, CoreSession::server_info).map(|info| map_to_python(py, &info)).transpose()
@@ -220,21 +316,22 @@ impl Session {
 
     /// The report as HTML text.
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of `report`")]
-    #[pyo3(signature = (integration, history, failed, title=None, names=None, requested=None))]
+    #[pyo3(signature = (integration, history, failed, integration_version=None, title=None, names=None, requested=None))]
     fn report(
         &self,
         py: Python<'_>,
         integration: String,
         history: &Bound<'_, PyAny>,
         failed: bool,
+        integration_version: Option<String>,
         title: Option<String>,
         names: Option<Vec<(String, String)>>,
         requested: Option<String>,
     ) -> PyResult<String> {
         let history = stats_from_python(history)?;
         let recording = self.with(py, CoreSession::recording).map_err(|error| error::session(&error))?;
-        let options =
-            ReportOptions { integration, title, names: names.unwrap_or_default(), requested, failed };
+        let names = names.unwrap_or_default();
+        let options = ReportOptions { integration, integration_version, title, names, requested, failed };
         py.detach(|| options.report(&recording, history)).map_err(|error| error::stats(&error))
     }
 
@@ -245,6 +342,29 @@ impl Session {
             session.write_snapshot(&mut packed, true).map(|()| packed)
         });
         Ok(PyBytes::new(py, &packed.map_err(|error| error::session(&error))?))
+    }
+
+    /// Writes the combined table, or the whole recording as JSON, atomically. Without a format the extension decides.
+    #[expect(clippy::needless_pass_by_value, reason = "converted from a Python path")]
+    #[pyo3(signature = (path, format, bytes, human_names))]
+    fn export(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        format: Option<&str>,
+        bytes: bool,
+        human_names: bool,
+    ) -> PyResult<()> {
+        let format = format.map_or_else(|| ExportFormat::of_path(&path), str::parse);
+        let format = format.map_err(|error| error::export(error, &path))?;
+        let options = CombinedOptions { bytes, human_names, ..CombinedOptions::default() };
+        let recording = self.with(py, CoreSession::recording).map_err(|error| error::session(&error))?;
+        let written = py.detach(|| {
+            let mut output = Output::open(&path)?;
+            resource_tracker::export(&mut output, &recording, format, &options)?;
+            Ok(output.commit()?)
+        });
+        written.map_err(|error| error::export(error, &path))
     }
 
     /// Loads a recording from JSON bytes, gzipped or plain.

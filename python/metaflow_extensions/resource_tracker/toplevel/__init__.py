@@ -1,3 +1,3 @@
-"""Names the module whose names `metaflow` exports in addition to its own."""
+"""Names the module that changes names of the module `metaflow`."""
 
-toplevel = "either_order"
+toplevel = "exports"

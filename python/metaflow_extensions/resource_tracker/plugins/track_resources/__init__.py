@@ -171,11 +171,12 @@ class TrackResourcesDecorator(StepDecorator):
 
     def _fill(self, data):
         from resource_tracker import _native
+        from resource_tracker.artifact import Table
         from resource_tracker.snapshot import Snapshot
 
         tracker = self._tracker
-        data["process_metrics"] = tracker.process_metrics
-        data["system_metrics"] = tracker.system_metrics
+        data["process_metrics"] = Table.of(tracker.process_metrics)
+        data["system_metrics"] = Table.of(tracker.system_metrics)
         data["cloud_info"] = tracker.cloud_info
         data["server_info"] = tracker.server_info
         data["stats"] = _native.step_stats(tracker.stats())

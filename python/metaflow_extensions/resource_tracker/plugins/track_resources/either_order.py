@@ -1,7 +1,6 @@
 """`step` and `track_resources` as exported by `metaflow`, usable in either order.
 
-Metaflow's own `step` must be the innermost decorator, and drops the effect of decorators below it. Every name in this
-module becomes a name of the module `metaflow`.
+Metaflow's own `step` must be the innermost decorator, and drops the effect of decorators below it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,24 @@
+"""Blocks of a program that are phases of its recording."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from . import _native
+
+
+class Phase:
+    """The `with` block of `ResourceTracker.phase`: after it, the phase that the process marked before goes on."""
+
+    def __init__(self, session: _native.Session, name: str) -> None:
+        """Remember the name; the phase begins with the block."""
+        self._session = session
+        self._name = name
+
+    def __enter__(self) -> None:
+        """Begin the phase."""
+        self._before = self._session.mark(self._name)
+
+    def __exit__(self, *error: object) -> None:
+        """Go back to the phase before."""
+        self._session.mark(self._before)
