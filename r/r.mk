@@ -1,5 +1,5 @@
 # The R package, built, checked and installed from its tarball.
-PACKAGES += libpython3-dev pandoc r-base-core r-cran-jsonlite r-cran-knitr r-cran-r6 r-cran-reticulate \
+PACKAGES += libpython3-dev pandoc r-base-core r-cran-future r-cran-jsonlite r-cran-knitr r-cran-r6 r-cran-reticulate \
 	r-cran-rmarkdown r-cran-roxygen2 r-cran-testthat r-cran-xml2
 
 .PHONY: test-r bench-r deny-r generate-r

@@ -1,6 +1,7 @@
 #' Measure the resources an R job uses and recommend a machine for the next run
 #'
-#' Start with [ResourceTracker] and `vignette("resource-tracker")`.
+#' [ResourceTracker] records a session, [track()] one expression, and [resource_tracker_history()] lists saved runs.
+#' `vignette("resource-tracker")` shows an example session.
 #'
 #' @importFrom R6 R6Class
 #' @useDynLib resource.tracker, .registration = TRUE

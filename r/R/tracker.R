@@ -4,8 +4,9 @@
 #' It samples in a native thread that never calls R. The session is neither blocked nor slowed, and sampling goes on while
 #' R computes.
 #'
-#' Errors are conditions of class `resource_tracker_error`, with a second class for the kind: `resource_tracker_value_error`, `_state_error`, `_process_error`, `_io_error`, `_format_error`,
-#' `_unavailable_error` or `_internal_error`. Values that were not measured are `NA`; unknown facts are `NULL`.
+#' Errors are conditions of class `resource_tracker_error`, with a second class for the kind:
+#' `resource_tracker_value_error`, `_state_error`, `_process_error`, `_io_error`, `_format_error`, `_unavailable_error` or
+#' `_internal_error`. Values that were not measured are `NA`; unknown facts are `NULL`.
 #'
 #' A tracker is read-only in a process forked by [parallel::mclapply()]; only the parent can stop it.
 #'
@@ -35,14 +36,20 @@ ResourceTracker <- R6Class("ResourceTracker",
     #' @param track_system Record the machine.
     #' @param discover_server Read CPUs, memory and limits of the machine.
     #' @param discover_cloud Detect the cloud of the machine.
+    #' @param job Name of the job; `RESOURCE_TRACKER_JOB` by default. A run with a name is saved in the history when it
+    #'   stops, and `advise()` uses the earlier runs of that name.
+    #' @param tags Named character vector or list of strings, such as `c(team = "vision")`; added to those of
+    #'   `RESOURCE_TRACKER_TAGS`.
+    #' @param input Files and folders that the job reads. Their total size is recorded.
     initialize = function(pid = Sys.getpid(), children = TRUE, interval = 1, autostart = TRUE, track_processes = TRUE,
-                          track_system = TRUE, discover_server = TRUE, discover_cloud = TRUE) {
+                          track_system = TRUE, discover_server = TRUE, discover_cloud = TRUE, job = NULL, tags = NULL,
+                          input = NULL) {
       private$session <- core(session_new(
         number(pid, "pid"), flag(children, "children"), number(interval, "interval"), flag(autostart, "autostart"),
         flag(track_processes, "track_processes"), flag(track_system, "track_system"),
         flag(discover_server, "discover_server"), flag(discover_cloud, "discover_cloud"),
         # R removes this folder on exit, with the files of forked workers, which end without finalizers.
-        tempdir()
+        tempdir(), text_or_null(job, "job"), tags_of(tags), file_paths(input, "input")
       ))
       if (autostart) self$start()
     },
@@ -121,13 +128,65 @@ ResourceTracker <- R6Class("ResourceTracker",
     #' @param historical_stats List of the `stats()` of earlier runs.
     #' @return A list with the fields of the server; `NULL` if no server fits.
     recommend_server = function(..., historical_stats = list()) {
-      filters <- list(...)
-      if (length(filters) && (is.null(names(filters)) || any(names(filters) == ""))) {
-        raise("value", "filters need names, such as `vendor_id = \"aws\"`")
-      }
+      filters <- filters_of(...)
       private$wait_for_first()
       shown(core(session_recommend_server(private$session, runs(historical_stats), filters)))
     },
+
+    #' @description Advises the size to request for the next run, from this run and the earlier runs of its job: CPUs by
+    #'   predicted time, memory by the history, GPUs, warnings, servers and costs. Waits up to five intervals for the first
+    #'   sample.
+    #' @param slowdown How much longer the next run may take with fewer CPUs, in percent.
+    #' @param earlier_runs Number of earlier runs of the job that the advice is based on.
+    #' @param input Files and folders that the next run reads. Memory that grows with the input is requested for their size.
+    #' @param ... Filters of servers by name, as for `recommend_server`.
+    #' @return A list with `request`, the reasons (`cpu`, `memory`, `gpu`), `warnings`, `findings`, `requests` (text to
+    #'   paste for schedulers), `servers`, `what_if` (predicted time and cost by number of CPUs) and `cost`.
+    advise = function(slowdown = 5, earlier_runs = 100, input = NULL, ...) {
+      slowdown <- number(slowdown, "slowdown")
+      if (slowdown < 0 || slowdown > 1000) raise("value", "`slowdown` must be a number from 0 to 1000")
+      earlier_runs <- whole_number(earlier_runs, "earlier_runs")
+      input <- file_paths(input, "input")
+      filters <- filters_of(...)
+      private$wait_for_first()
+      shown(core(session_advise(private$session, slowdown, earlier_runs, input, filters)), "resource_tracker_advice")
+    },
+
+    #' @description Starts a phase of the job, which lasts until the next mark. Has no effect before the start and after the
+    #'   end. Forked workers can mark too.
+    #' @param name Name of the phase, up to 60 characters.
+    mark = function(name) {
+      core(session_mark(private$session, text(name, "name")))
+      invisible(self)
+    },
+
+    #' @description Evaluates an expression as a phase. After it, the phase that this process had marked before goes on.
+    #' @param name Name of the phase.
+    #' @param expr Expression to evaluate.
+    #' @return The value of the expression.
+    phase = function(name, expr) {
+      before <- core(session_mark(private$session, text(name, "name")))
+      on.exit(core(session_mark(private$session, before)))
+      expr
+    },
+
+    #' @description Returns what each phase used so far: how often it began, duration, CPU time, mean number of CPUs, peak
+    #'   memory, GPU, disk and network. The time before the first mark is the phase `"start"`.
+    #' @return A data frame with a row for each phase; without rows if nothing was marked.
+    phases = function() phase_frame(core(session_phases(private$session))),
+
+    #' @description Marks the run as failed. Call it before `stop`.
+    #' @param error The condition that ended the job, or its text.
+    set_error = function(error) {
+      if (inherits(error, "condition")) error <- paste(c(class(error)[1], conditionMessage(error)), collapse = ": ")
+      core(session_set_error(private$session, text(error, "error")))
+      invisible(self)
+    },
+
+    #' @description Saves the recording so far in the history that `resource-tracker list` shows. Saving again replaces it.
+    #'   A run with a job name is saved when it stops.
+    #' @return The id of the run in the history.
+    save = function() core(session_save(private$session)),
 
     #' @description Returns the report as one HTML page: usage, sizing of this run and recommendation for the next.
     #' @param integration Name for the footer.
@@ -156,11 +215,35 @@ ResourceTracker <- R6Class("ResourceTracker",
       invisible(self)
     },
 
+    #' @description Writes the combined table to a file atomically.
+    #' @param path Path of the file. An existing file is replaced.
+    #' @param format `"csv"`, `"jsonl"`, `"parquet"` (if the package was built with it), or `"json"` for the whole
+    #'   recording; by default the extension of the path.
+    #' @param bytes Convert memory, VRAM and disk space to bytes.
+    #' @param human_names Use human-readable column names.
+    export = function(path, format = NULL, bytes = FALSE, human_names = FALSE) {
+      core(session_export(
+        private$session, file_path(path, "path"), text_or_null(format, "format"), flag(bytes, "bytes"),
+        flag(human_names, "human_names")
+      ))
+      invisible(self)
+    },
+
     #' @description Loads a recording as a new tracker, like `ResourceTracker$load(file)`. This tracker stays unchanged.
     #' @param file Path of a file with gzipped or plain JSON.
     load = function(file) tracker_of(session_load(file_path(file, "file"))),
 
-    #' @description Prints state, process, interval and number of samples.
+    #' @description Returns the facts and figures of the run, like `as.list(tracker)`.
+    #' @return A list with the keys of `resource-tracker show --json` without advice: `id`, `job`, `tags`, `status`,
+    #'   `command`, `start_time`, `duration_seconds`, `memory_peak_bytes` and more; `NULL` where unknown.
+    as_list = function() core(session_run(private$session)),
+
+    #' @description Returns what explains the run so far.
+    #' @return A list with `verdict` (why the run failed; `NULL` if it did not), `waiting` (what it waited for: `cause`,
+    #'   `sentence`, `parts`; `NULL` if it was not measured), `programs` and `phases` (what each of them used).
+    explain = function() core(session_explain(private$session)),
+
+    #' @description Prints state, process, interval, number of samples, mean CPU usage and peak memory.
     #' @param ... Not used.
     print = function(...) {
       cat(format(self), sep = "\n")
@@ -170,10 +253,14 @@ ResourceTracker <- R6Class("ResourceTracker",
     #' @description Returns the lines that `print` shows.
     #' @param ... Not used.
     format = function(...) {
+      run <- self$as_list()
       state <- if (self$running) "running" else if (is.null(self$start_time)) "not started" else "stopped"
       c(
         sprintf("<ResourceTracker> %s: process %d, every %s s", state, self$pid, format(self$interval)),
-        sprintf("  %d samples%s", self$n_samples, since(self$start_time))
+        sprintf("  %d %s%s", self$n_samples, if (self$n_samples == 1) "sample" else "samples", since(self$start_time)),
+        if (!is.null(run$memory_peak_bytes)) {
+          sprintf("  CPU %.2f cores on average, peak memory %s", run$cpu_mean_cores, mib(run$memory_peak_bytes))
+        }
       )
     }
   ),
@@ -229,6 +316,37 @@ ResourceTracker$load <- function(file) tracker_of(session_load(file_path(file, "
 ResourceTracker$loads <- function(s) tracker_of(session_loads(text(s, "s")))
 ResourceTracker$from_snapshot <- function(snapshot) tracker_of(session_from_snapshot(snapshot))
 
+#' Tracker as a list, a data frame or a summary
+#'
+#' `as.list()` returns the facts and figures of the run, the same as Python's `as_dict()` and `resource-tracker show --json`
+#' without advice. `summary()` returns them as a list that prints like [utils::str()], with `start_time` as POSIXct.
+#' `as.data.frame()` returns the combined table.
+#'
+#' @param x,object A [ResourceTracker].
+#' @param row.names,optional Not used.
+#' @param ... Arguments of `get_combined_metrics` for `as.data.frame()`, else not used.
+#' @return A list or a data frame.
+#' @examples
+#' tracker <- ResourceTracker$new(interval = 0.1, discover_cloud = FALSE)
+#' tracker$wait_for_samples(2)$stop()
+#' summary(tracker)
+#' head(as.data.frame(tracker))
+#' @name as.list.ResourceTracker
+#' @export
+as.list.ResourceTracker <- function(x, ...) x$as_list()
+
+#' @rdname as.list.ResourceTracker
+#' @export
+summary.ResourceTracker <- function(object, ...) {
+  run <- object$as_list()
+  run["start_time"] <- list(moment(run$start_time))
+  shown(run)
+}
+
+#' @rdname as.list.ResourceTracker
+#' @export
+as.data.frame.ResourceTracker <- function(x, row.names = NULL, optional = FALSE, ...) x$get_combined_metrics(...)
+
 # Wraps an existing session.
 tracker_of <- function(result) {
   session <- core(result)
@@ -259,5 +377,7 @@ custom_stats <- function(frame, specs) {
     lapply(functions, function(figure) match.fun(figure)(cells[!is.na(cells)]))
   }, names(specs), specs)
 }
+
+mib <- function(bytes) sprintf("%.0f MiB", bytes / 2^20)
 
 since <- function(time) if (is.null(time)) "" else format(time, " since %Y-%m-%d %H:%M:%S")

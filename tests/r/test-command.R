@@ -24,3 +24,37 @@ test_that("R reads recordings of the command", {
   expect_identical(unlist(tracker$snapshot()$run$command), c("sleep", "2"))
   expect_gte(tracker$stats()$timestamp$duration, 2)
 })
+
+test_that("runs of R and of the command with one job name are listed and sized together", {
+  before <- Sys.getenv("XDG_DATA_HOME")
+  on.exit(Sys.setenv(XDG_DATA_HOME = before))
+  Sys.setenv(XDG_DATA_HOME = tempfile("data-"))
+  for (run in 1:2) command("run", "--quiet", "-i", "0.05", "--job", "train", "--", "sleep", "0.2")
+  failed <- NULL
+  try(silent = TRUE, track(
+    stop("no data"), job = "train", interval = 0.05, on_finish = function(tracker, error) failed <<- as.list(tracker)$id
+  ))
+  tracker <- ResourceTracker$new(interval = 0.05, job = "train", tags = c(team = "vision"))$wait_for_samples(2)$stop()
+  listed <- jsonlite::fromJSON(command("list", "--job", "train", "--json"), simplifyDataFrame = FALSE)$runs
+  expect_identical(vapply(listed, function(run) run$status, ""), c("finished", "failed", "finished", "finished"))
+  expect_identical(listed[[1]]$id, as.list(tracker)$id)
+  expect_identical(listed[[2]]$id, failed)
+  advice <- jsonlite::fromJSON(command("recommend", "train", "--json"), simplifyDataFrame = FALSE)
+  expect_identical(tracker$advise()$runs, advice$runs)
+  expect_gte(advice$runs, 3)
+  expect_identical(tracker$advise()$request, advice$request)
+})
+
+test_that("a tracker of R inside a run of the command belongs to that run", {
+  program <- tempfile(fileext = ".R")
+  inner <- tempfile(fileext = ".json.gz")
+  outer <- tempfile(fileext = ".json.gz")
+  writeLines(c(
+    sprintf(".libPaths(%s)", paste(deparse(.libPaths()), collapse = "")), "library(resource.tracker)",
+    sprintf("track(Sys.sleep(0.2), interval = 0.05, on_finish = function(tracker, error) tracker$dump('%s'))", inner)
+  ), program)
+  command("run", "--quiet", "-o", outer, "--", file.path(R.home("bin"), "Rscript"), "--vanilla", program)
+  id <- ResourceTracker$load(outer)$as_list()$id
+  expect_true(nzchar(id))
+  expect_identical(ResourceTracker$load(inner)$as_list()$parent, id)
+})

@@ -32,6 +32,10 @@ recorded <- local({
   }
 })
 
+short_run <- function(...) {
+  ResourceTracker$new(interval = 0.02, discover_cloud = FALSE, ...)$wait_for_samples(2)$stop()
+}
+
 # Runs a program in a new R process and returns its output and messages.
 run_program <- function(program, ..., environment = character()) {
   file <- tempfile(fileext = ".R")

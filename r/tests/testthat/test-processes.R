@@ -68,8 +68,27 @@ test_that("workers of a cluster can start their own trackers", {
   answer <- parallel::clusterCall(cluster, function(tracker) tryCatch(tracker$stats(), error = class), tracker)
   expect_true(all(vapply(answer, function(class) "resource_tracker_state_error" %in% class, NA)))
   expect_true(tracker$running)
-  # Workers of a cluster detach from this process, so the tracker may warn about unmeasured writes.
-  suppressWarnings(tracker$stop(), classes = "resource_tracker_warning")
+  tracker$stop()
+})
+
+test_that("options(warn = 2) makes no warning of a tracker an error", {
+  program <- c(
+    "options(warn = 2)",
+    "library(resource.tracker)",
+    "tracker <- ResourceTracker$new(interval = 0.05, discover_cloud = FALSE)",
+    "cluster <- parallel::makeCluster(2)",
+    "sums <- parallel::clusterCall(cluster, function() sum(sqrt(seq_len(1e6))))",
+    "tracker$wait_for_samples(2)",
+    "parallel::stopCluster(cluster)",
+    "tracker$stop()",
+    "Sys.setenv(XDG_DATA_HOME = '/proc/no-such-folder')",
+    "value <- track(42, job = 'lost', interval = 0.05, discover_cloud = FALSE)",
+    "cat(length(sums), tracker$stats()$process_memory$max > 0, value)"
+  )
+  output <- run_program(program)
+  # The history cannot be written. The workers of the cluster, which leave the process tree, are no reason to warn.
+  expect_match(grep("^Warning", output, value = TRUE), "^Warning: the run is not in the history")
+  expect_identical(tail(output, 1), "2 TRUE 42")
 })
 
 test_that("an interrupt ends wait_for_samples at once", {

@@ -58,6 +58,14 @@ test_that("arrays of one element stay arrays", {
   expect_identical(again$dumps(), twin$dumps())
 })
 
+test_that("whole numbers too large for R's integers stay whole", {
+  snapshot <- recorded()$snapshot()
+  snapshot$run$input_bytes <- 5e9
+  twin <- ResourceTracker$from_snapshot(snapshot)
+  expect_match(twin$dumps(), "\"input_bytes\":5000000000,", fixed = TRUE)
+  expect_identical(ResourceTracker$from_snapshot(twin$snapshot())$dumps(), twin$dumps())
+})
+
 test_that("an invalid recording is an error with the file name", {
   file <- tempfile("damaged-", fileext = ".json.gz")
   on.exit(unlink(file))
@@ -104,4 +112,39 @@ test_that("deeply nested lists are rejected", {
   deep <- 1
   for (level in 1:1000) deep <- list(deep)
   expect_error(recorded()$recommend_resources(historical_stats = deep), "levels deep")
+})
+
+test_that("export() writes the combined table in the format of the extension", {
+  tracker <- recorded()
+  folder <- scratch_folder()
+  on.exit(unlink(folder, recursive = TRUE))
+  path <- function(name) file.path(folder, name)
+  as_numbers <- function(frame) list2DF(lapply(frame, as.double))
+  expect_invisible(tracker$export(path("run.csv")))
+  expect_identical(as_numbers(read.csv(path("run.csv"))), as_numbers(tracker$get_combined_metrics()))
+  tracker$export(path("run.txt"), "csv", bytes = TRUE, human_names = TRUE)
+  frame <- read.csv(path("run.txt"), check.names = FALSE)
+  expect_identical(as_numbers(frame), as_numbers(tracker$get_combined_metrics(bytes = TRUE, human_names = TRUE)))
+  tracker$export(path("run.JSONL"))
+  lines <- readLines(path("run.JSONL"))
+  expect_length(lines, tracker$n_samples)
+  expect_match(lines, "^\\{\"timestamp\": ?[0-9.]+, ?\"system_processes\"")
+  tracker$export(path("run.json"))
+  expect_identical(ResourceTracker$load(path("run.json"))$dumps(), tracker$dumps())
+})
+
+test_that("an export that cannot be written is a clear error and leaves no file", {
+  tracker <- recorded()
+  folder <- scratch_folder()
+  on.exit(unlink(folder, recursive = TRUE))
+  path <- function(name) file.path(folder, name)
+  for (call in expression(tracker$export(path("run.xlsx")), tracker$export(path("run")), tracker$export(path("x"), "feather"))) {
+    expect_error(eval(call), "unknown format .*\nhint: use csv, json", class = "resource_tracker_value_error")
+  }
+  expect_error(tracker$export(path("run.json"), bytes = TRUE), "no table options", class = "resource_tracker_value_error")
+  expect_error(tracker$export("/no/such/folder/run.csv"), "/no/such/folder", class = "resource_tracker_io_error")
+  expect_error(tracker$export(1), "`path` must be one string", class = "resource_tracker_value_error")
+  # The default build has no Parquet.
+  expect_error(tracker$export(path("run.parquet")), "does not support parquet", class = "resource_tracker_unavailable_error")
+  expect_identical(list.files(folder, all.files = TRUE, no.. = TRUE), character())
 })

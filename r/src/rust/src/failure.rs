@@ -2,8 +2,8 @@
 
 use extendr_api::prelude::*;
 use resource_tracker::{
-    CatalogError, ConfigError, FrameError, LoadError, RecommendError, SessionError, SnapshotError,
-    SourceError, StatsError, TrackerError, with_causes,
+    CatalogError, ConfigError, ExportError, FrameError, LoadError, RecommendError, SessionError,
+    SnapshotError, SourceError, StatsError, TrackerError, with_causes,
 };
 
 use crate::value::or_null;
@@ -48,6 +48,16 @@ impl Failure {
             SessionError::Write(source) => Self::write(path, &source),
             other => other.into(),
         }
+    }
+
+    pub fn export(path: &str, error: &ExportError) -> Self {
+        let kind = match error {
+            ExportError::Io { source } => return Self::write(path, source),
+            ExportError::NotBuilt => Kind::Unavailable,
+            _ => Kind::Value,
+        };
+        let message = format!("cannot export to `{path}`: {}", with_causes(error));
+        Self { kind, message, hint: error.hint().map(str::to_owned) }
     }
 
     pub fn write(path: &str, error: &std::io::Error) -> Self {
@@ -96,7 +106,8 @@ impl From<SessionError> for Failure {
             | SessionError::TimedOut { .. }
             | SessionError::TooFew { .. }
             | SessionError::Removed => (Kind::State, None),
-            SessionError::Write(_) => (Kind::Io, None),
+            SessionError::Write(_) | SessionError::NoHome => (Kind::Io, None),
+            SessionError::History(history) => (Kind::Io, history.hint()),
             SessionError::Tracker(tracker) => {
                 let kind = match tracker {
                     TrackerError::Target {

@@ -1,25 +1,65 @@
-//! Converts tables to data frames: numbers, `NA` where nothing was measured, and `POSIXct` timestamps.
+//! Converts tables to data frames: numbers and text, `NA` where nothing is known, and `POSIXct` timestamps.
 
 use extendr_api::prelude::*;
-use resource_tracker::{Column, Frame, Metric};
+use resource_tracker::{Frame, History, Metric, SessionError};
+use serde_json::Value;
 
 use crate::failure::{Answer, Failure, Kind};
 
 pub fn frame_to_r(frame: &Frame) -> Answer {
-    let columns: Vec<Robj> = frame.columns().iter().map(column_to_r).collect::<Answer<_>>()?;
-    let mut list = List::from_names_and_values(frame.columns().iter().map(Column::name), columns)?;
+    let columns = frame.columns().iter().map(|column| {
+        Ok((column.name(), numbers(column.iter(), column.metric() == Some(Metric::Timestamp))?))
+    });
+    data_frame(frame.len(), columns.collect::<Answer<_>>()?)
+}
+
+/// The runs of the history, newest first.
+#[extendr]
+fn history_table(job: Option<&str>, tag: Option<&str>) -> Answer {
+    let history = History::of_user(|name| std::env::var_os(name)).ok_or(SessionError::NoHome)?;
+    let rows = history.table(job, tag).map_err(SessionError::from)?;
+    let names = History::columns();
+    let columns = names.iter().map(|name| {
+        let cells: Vec<&Value> = rows.iter().filter_map(|row| row.get(name)).collect();
+        Ok((name.as_str(), cells_to_r(&cells, name == "start_time")?))
+    });
+    data_frame(rows.len(), columns.collect::<Answer<_>>()?)
+}
+
+/// Text, truth values or numbers. A column without any value is `NA`, which R combines with all types.
+fn cells_to_r(cells: &[&Value], is_time: bool) -> Answer {
+    Ok(if cells.iter().any(|cell| cell.is_string()) {
+        cells.iter().map(|cell| cell.as_str().map_or_else(Rstr::na, Rstr::from)).collect::<Strings>().into()
+    } else if is_time || cells.iter().any(|cell| cell.is_number()) {
+        numbers(cells.iter().map(|cell| cell.as_f64()), is_time)?
+    } else {
+        cells
+            .iter()
+            .map(|cell| cell.as_bool().map_or_else(Rbool::na, Rbool::from))
+            .collect::<Logicals>()
+            .into()
+    })
+}
+
+fn data_frame(rows: usize, columns: Vec<(&str, Robj)>) -> Answer {
+    let mut list = List::from_pairs(columns);
     // R's compact form of row names 1 to n is c(NA, -n).
-    let rows = i32::try_from(frame.len()).map_err(|error| Failure::new(Kind::Value, error.to_string()))?;
+    let rows = i32::try_from(rows).map_err(|error| Failure::new(Kind::Value, error.to_string()))?;
     list.set_attrib(row_names_symbol(), Integers::from_values([Rint::na(), Rint::from(-rows)]))?;
     list.set_class(["data.frame"])?;
     Ok(list.into())
 }
 
-fn column_to_r(column: &Column) -> Answer {
-    let cells = column.iter().map(|cell| cell.map_or_else(Rfloat::na, Rfloat::from));
+fn numbers(cells: impl Iterator<Item = Option<f64>>, is_time: bool) -> Answer {
+    let cells = cells.map(|cell| cell.map_or_else(Rfloat::na, Rfloat::from));
     let mut cells = Doubles::from_values(cells.collect::<Vec<_>>());
-    if column.metric() == Some(Metric::Timestamp) {
+    if is_time {
         cells.set_class(["POSIXct", "POSIXt"])?;
     }
     Ok(cells.into())
+}
+
+extendr_module! {
+    mod frame;
+    fn history_table;
 }

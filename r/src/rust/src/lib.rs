@@ -16,5 +16,6 @@ use extendr_api::prelude::*;
 
 extendr_module! {
     mod resource_tracker;
+    use frame;
     use session;
 }

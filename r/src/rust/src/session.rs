@@ -1,11 +1,12 @@
 //! A recording as an R external pointer, and functions on it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use extendr_api::prelude::*;
 use resource_tracker::{
-    Backend, Catalog, CatalogSettings, CombinedOptions, Config, Interval, Output, Plan, Query, Recording,
-    ReportOptions, Resources, Session, SessionNote, Shared, Stats, Table,
+    AdviceOptions, Backend, Catalog, CatalogSettings, CombinedOptions, Config, ExportError, ExportFormat,
+    Filters, Inputs, Interval, Output, Plan, Query, Recording, ReportContext, ReportOptions, Resources,
+    Session, SessionNote, Shared, Stats, Table, human,
 };
 use serde_json::{Value, json};
 
@@ -37,6 +38,17 @@ fn stats_from_r(runs: &Robj) -> Answer<Vec<Stats>> {
     })
 }
 
+fn paths(texts: &Robj) -> Vec<PathBuf> {
+    texts.as_str_vector().unwrap_or_default().into_iter().map(PathBuf::from).collect()
+}
+
+fn filters_from_r(filters: &List, into: &mut Filters) -> Answer<()> {
+    for (name, value) in map_from_r(filters)? {
+        into.set(&name, &value)?;
+    }
+    Ok(())
+}
+
 #[extendr]
 fn core_version() -> &'static str {
     env!("CARGO_PKG_VERSION")
@@ -58,6 +70,9 @@ fn session_new(
     discover_server: bool,
     discover_cloud: bool,
     temporary_folder: &str,
+    job: Option<String>,
+    tags: List,
+    inputs: Robj,
 ) -> Answer {
     let interval = Interval::from_seconds(interval)?;
     #[expect(
@@ -72,7 +87,16 @@ fn session_new(
     };
     let backend = Backend::from_env()?;
     let config = Config { interval, children, track_processes, track_system, backend, ..Config::from_env() };
-    let plan = Plan { config, pid, method: None, autostart, discover_server, discover_cloud, sidecar: None };
+    let tag = |(key, value): (&str, Robj)| Some((key.to_owned(), value.as_str()?.to_owned()));
+    let plan = Plan {
+        autostart,
+        discover_server,
+        discover_cloud,
+        job,
+        tags: tags.iter().filter_map(tag).collect(),
+        inputs: paths(&inputs),
+        ..Plan::new(config, pid)
+    };
     Ok(pointer(Session::new(plan).with_rows_in(temporary_folder.into())))
 }
 
@@ -105,6 +129,31 @@ fn session_start(session: Robj) -> Answer<()> {
 fn session_stop(session: Robj) -> Answer<()> {
     shared(&session)?.stop();
     Ok(())
+}
+
+/// Starts a phase; returns the phase that this process marked before.
+#[extendr]
+fn session_mark(session: Robj, name: &str) -> Answer<String> {
+    Ok(shared(&session)?.mark(name))
+}
+
+/// What each phase used so far.
+#[extendr]
+fn session_phases(session: Robj) -> Answer {
+    to_r(&json!(shared(&session)?.with(|session| session.phases()).0), Singles::Plain)
+}
+
+/// Marks the run as failed.
+#[extendr]
+fn session_set_error(session: Robj, error: String) -> Answer<()> {
+    shared(&session)?.with(|session| session.set_error(error));
+    Ok(())
+}
+
+/// Saves the recording so far in the history; returns its id.
+#[extendr]
+fn session_save(session: Robj) -> Answer<String> {
+    Ok(shared(&session)?.with(Session::save)?)
 }
 
 #[extendr]
@@ -149,6 +198,18 @@ fn session_settings(session: Robj) -> Answer {
     to_r(&settings, Singles::Plain)
 }
 
+/// The run, as the command prints it with `--json`.
+#[extendr]
+fn session_run(session: Robj) -> Answer {
+    map_to_r(&shared(&session)?.with(Session::run_object), Singles::Plain)
+}
+
+/// What explains the run so far.
+#[extendr]
+fn session_explain(session: Robj) -> Answer {
+    map_to_r(&shared(&session)?.with(Session::explain), Singles::Plain)
+}
+
 /// New warnings since the last call.
 #[extendr]
 fn session_take_warnings(session: Robj) -> Answer<Vec<String>> {
@@ -179,7 +240,7 @@ fn session_combined(
     system_prefix: Option<String>,
     process_prefix: Option<String>,
 ) -> Answer {
-    let options = CombinedOptions { bytes, human_names, system_prefix, process_prefix };
+    let options = CombinedOptions { bytes, human_names, system_prefix, process_prefix, extra: false };
     let frame = shared(&session)?.with(|session| session.combined(&options))?;
     frame_to_r(&frame)
 }
@@ -205,11 +266,42 @@ fn session_recommend(session: Robj, history: Robj) -> Answer {
 fn session_recommend_server(session: Robj, history: Robj, filters: List) -> Answer {
     let needs = resources(&session, &history)?;
     let mut query = Query::from(&needs).top(1);
-    for (name, value) in map_from_r(&filters)? {
-        query.filters.set(&name, &value)?;
-    }
+    filters_from_r(&filters, &mut query.filters)?;
     let answer = Catalog::new(CatalogSettings::from_env()).servers(&query)?;
     Ok(or_null(answer.rows().next().map(|server| map_to_r(&server, Singles::Plain)).transpose()?))
+}
+
+/// The advice of `recommend --json`.
+#[extendr]
+fn session_advise(
+    session: Robj,
+    slowdown_percent: f64,
+    earlier_runs: i32,
+    inputs: Robj,
+    filters: List,
+) -> Answer {
+    let input_bytes =
+        Inputs::total_bytes(&paths(&inputs)).map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
+    let mut options = AdviceOptions {
+        earlier_runs: usize::try_from(earlier_runs).unwrap_or_default(),
+        slowdown: slowdown_percent / 100.0,
+        input_bytes,
+        ..AdviceOptions::default()
+    };
+    filters_from_r(&filters, &mut options.filters)?;
+    let (head, summary) = shared(&session)?.with(|session| (session.head(), session.summary()));
+    to_r(&ReportContext::advise(&head, summary, &options)?, Singles::Plain)
+}
+
+/// Durations and money as text.
+#[extendr]
+fn human_duration(seconds: f64) -> String {
+    human::duration(seconds)
+}
+
+#[extendr]
+fn human_usd(amount: f64) -> String {
+    human::usd(amount)
 }
 
 #[extendr]
@@ -271,6 +363,27 @@ fn session_dump(session: Robj, file: &str) -> Answer<()> {
     written.map_err(|error| Failure::save(file, error))
 }
 
+/// Writes the combined table, or the whole recording as JSON, atomically. Without a format the extension decides.
+#[extendr]
+fn session_export(
+    session: Robj,
+    file: &str,
+    format: Option<String>,
+    bytes: bool,
+    human_names: bool,
+) -> Answer<()> {
+    let path = Path::new(file);
+    let recording = shared(&session)?.with(Session::recording)?;
+    let write = || -> Result<(), ExportError> {
+        let format = format.map_or_else(|| ExportFormat::of_path(path), |name| name.parse())?;
+        let options = CombinedOptions { bytes, human_names, ..CombinedOptions::default() };
+        let mut output = Output::open(path)?;
+        resource_tracker::export(&mut output, &recording, format, &options)?;
+        Ok(output.commit()?)
+    };
+    write().map_err(|error| Failure::export(file, &error))
+}
+
 /// Writes a text file atomically.
 #[extendr]
 fn save_text(text: &str, file: &str) -> Answer<()> {
@@ -286,22 +399,32 @@ extendr_module! {
     fn session_from_snapshot;
     fn session_start;
     fn session_stop;
+    fn session_mark;
+    fn session_phases;
+    fn session_set_error;
+    fn session_save;
     fn session_remove_files;
     fn session_running;
     fn session_rows;
     fn session_wait_on;
     fn session_settings;
+    fn session_run;
+    fn session_explain;
     fn session_take_warnings;
     fn session_table;
     fn session_combined;
     fn session_stats;
     fn session_recommend;
     fn session_recommend_server;
+    fn session_advise;
+    fn human_duration;
+    fn human_usd;
     fn session_server_info;
     fn session_cloud_info;
     fn session_report;
     fn session_snapshot;
     fn session_dumps;
     fn session_dump;
+    fn session_export;
     fn save_text;
 }

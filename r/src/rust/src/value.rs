@@ -97,7 +97,7 @@ fn nested(value: &Robj, deeper: usize) -> Answer<Value> {
     } else if let Some(numbers) = value.as_integer_slice() {
         numbers.iter().map(|number| if number.is_na() { Value::Null } else { (*number).into() }).collect()
     } else if let Some(numbers) = value.as_real_slice() {
-        numbers.iter().map(|number| Number::from_f64(*number).map_or(Value::Null, Value::Number)).collect()
+        numbers.iter().map(|number| real_from_r(*number)).collect()
     } else {
         let kind = format!("{:?}", value.rtype()).to_lowercase();
         return Err(Failure::new(Kind::Value, format!("cannot convert a value of type `{kind}`")));
@@ -106,6 +106,16 @@ fn nested(value: &Robj, deeper: usize) -> Answer<Value> {
         return Ok(items.into_iter().next().unwrap_or(Value::Null));
     }
     Ok(Value::Array(items))
+}
+
+/// R has no whole numbers beyond 32 bits, so `number_to_r` makes them reals.
+fn real_from_r(number: f64) -> Value {
+    let beyond_integers = f64::from(i32::MAX)..=9_007_199_254_740_992.0; // 2^53
+    if number.fract() == 0.0 && beyond_integers.contains(&number.abs()) {
+        #[expect(clippy::cast_possible_truncation, reason = "whole and at most 2^53")]
+        return Value::from(number as i64);
+    }
+    Number::from_f64(number).map_or(Value::Null, Value::Number)
 }
 
 /// Lists with names become objects, lists without names arrays, and data frames arrays of rows.
