@@ -6,7 +6,7 @@ VENV := $(CURDIR)/.venv
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PACKAGES := fish gcc iproute2 less libc6-dev make procps python3 python3-venv strace tmux util-linux vim-tiny zsh
 
-.PHONY: help setup test check test-rust test-memory bench-memory test-interop test-browser bench deny generate clean
+.PHONY: help setup test check test-rust test-memory bench-memory test-interop test-browser bench bench-what-if deny generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,6 +52,7 @@ test-browser: setup ## the report in a real browser
 
 include python/python.mk
 include python/metaflow_tests/metaflow.mk
+include python/airflow_tests/airflow.mk
 include r/r.mk
 include tests/docs/docs.mk
 include tests/platforms.mk
@@ -62,6 +63,9 @@ bench: ## budgets: cost of a tick, of a run, of reading recordings
 	cargo bench -p resource-tracker-cli --bench report
 	benches/command.py
 
+bench-what-if: ## predicted against measured time under CPU quotas; needs root, about 2 minutes
+	benches/what_if.py
+
 deny: ## licences and sources of the dependencies (installs cargo-deny)
 	command -v cargo-deny >/dev/null || cargo install --locked --quiet cargo-deny
 	cargo deny check bans licenses sources
@@ -70,8 +74,9 @@ generate: ## files that are generated from the code
 	UPDATE_GENERATED=1 cargo test -p resource-tracker --test catalog_data files
 	UPDATE_GENERATED=1 cargo test -p resource-tracker --lib -- docs_page policy
 	UPDATE_GENERATED=1 cargo test -p resource-tracker --test hosts golden
+	UPDATE_GENERATED=1 cargo test -p resource-tracker --test schema
 	UPDATE_GENERATED=1 cargo test -p resource-tracker-cli --bin resource-tracker docs_page
-	INSTA_UPDATE=always cargo test -p resource-tracker-cli --test output
+	INSTA_UPDATE=always cargo test -p resource-tracker-cli --test output --test check
 
 clean:
 	cargo clean

@@ -55,15 +55,15 @@ class Group:
 
 def ours(job: list[str]) -> tuple[list[str], object]:
     def reported(text: str) -> float | None:
-        return json.loads(text.splitlines()[-1])["cpu_seconds"]
+        return json.loads(text[text.rindex('{\n  "schema_version"') :])["cpu_seconds"]
 
-    return [str(BIN), "run", "--offline", "--no-save", "--json", "--", *job], reported
+    return [str(BIN), "run", "-q", "--offline", "--no-save", "--json", "/dev/stderr", "--", *job], reported
 
 
 def peer(python: str, name: str):
     def wrap(job: list[str]):
         def reported(text: str) -> float | None:
-            return json.loads(text.splitlines()[-1])["cpu_seconds"]
+            return json.loads(text[text.rindex('{\n  "schema_version"') :])["cpu_seconds"]
 
         return [python, str(PEERS), name, *job], reported
 

@@ -237,10 +237,10 @@ test('the keyboard moves the cursor, zooms and resets', async () => {
 test('snippets are copied unchanged', async () => {
   const { tab, heard, close } = await open(page(training()), { permissions: ['clipboard-read', 'clipboard-write'] });
   const names = await texts(tab, '.snippet h4');
-  assert.deepEqual(names, ['Metaflow', 'Slurm', 'Kubernetes', 'Nextflow']);
+  assert.deepEqual(names, ['Metaflow', 'Slurm', 'Kubernetes', 'Nextflow', 'Snakemake', 'AWS Batch']);
   await tab.click('.snippet:first-of-type button');
   await tab.waitForSelector('.snippet button:text("Copied")');
-  assert.equal(await tab.evaluate(() => navigator.clipboard.readText()), '@resources(cpu=2, memory=8192, gpu=1)');
+  assert.equal(await tab.evaluate(() => navigator.clipboard.readText()), '@resources(cpu=3, memory=8192, gpu=1)');
   isQuiet(heard);
   await close();
 });

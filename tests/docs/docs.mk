@@ -11,8 +11,9 @@ docs: ## the documentation site, into target/site
 	$(VENV)/docs/bin/mkdocs build --strict --quiet
 	@echo "target/site/index.html"
 
-test-docs: test-python test-metaflow test-r docs ## every block of code in README, docs and examples
+test-docs: test-python test-metaflow test-r docs ## every block of code in README, docs and examples; one history of all fronts
 	$(DOCS_TEST)
+	$(subst run.py,one_history.py,$(DOCS_TEST))
 
 generate-docs: test-python test-metaflow test-r ## pages generated from the installed packages (python-api, r-reference)
 	$(DOCS_TEST) --update

@@ -15,6 +15,7 @@ MODULES = {
     "resource_tracker.cloud_info": "Cloud vendor, instance type and region.",
     "resource_tracker.keeper": "Servers and prices.",
     "resource_tracker.report": "The HTML report.",
+    "resource_tracker.nvidia": "Usage of GPUs.",
     "resource_tracker.helpers": "Functions of the original package.",
     "resource_tracker.column_maps": "Names and unit factors of columns.",
     "resource_tracker.dummy_workloads": "CPU load for examples and tests.",

@@ -3,8 +3,9 @@
     run.py --bin FOLDER [--python PYTHON] [--r-library FOLDER] [--metaflow PYTHON]
 
 Each file gets an empty folder and an empty home, its blocks in order: `sh` in one shell that ends at the first error,
-`python` and `r` in one interpreter each. `text` is output, or a file that cannot be run here. Also checked: relative
-links of all pages lead somewhere, every block names its language, every file in examples/ is listed here.
+`python` and `r` in one interpreter each. Of `groovy`, the shell runs the script of a Nextflow process. `text` is output, or
+a file that cannot be run here. Also checked: relative links of all pages lead somewhere, every block names its language,
+every file in examples/ is listed here.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ ELSEWHERE = {
     "make test": "runs this test",
     "R CMD INSTALL r/": "tests/r/run.sh",
     "R CMD build r/": "tests/r/run.sh",
+    "R CMD INSTALL resource.tracker_*.tar.gz": "tests/r/run.sh",
     "cargo install --locked --path crates/cli": "`make newcomer`, and the browser and Python tests build the same program",
 }
-LANGUAGES = {"sh", "python", "r", "toml", "text"}
+LANGUAGES = {"sh", "python", "r", "toml", "text", "groovy"}
 # Examples that need a cluster, a container image or a GPU. They are not run; the syntax of `*.sbatch` is checked.
 NOT_RUN = {"slurm.sbatch", "Dockerfile", "kubernetes-job.yaml", "github-actions.yml"}
 
@@ -90,6 +92,8 @@ def main() -> int:
 
     def environment(home: Path) -> dict[str, str]:
         paths = [str(arguments.bin), *([str(arguments.python.parent)] if arguments.python else []), os.environ["PATH"]]
+        # This environment has Snakemake.
+        paths += [str(arguments.metaflow.parent)] if arguments.metaflow else []
         return {
             "PATH": ":".join(paths),
             "HOME": str(home),
@@ -106,6 +110,10 @@ def main() -> int:
         found = blocks(page)
         for language in sorted({language for language, _ in found} - LANGUAGES):
             fail(f"{name}: unknown language of a block: `{language}`")
+        for code in (code for language, code in found if language == "groovy"):
+            home = Path(tempfile.mkdtemp())
+            run(f"{name} (script of a process)", interpreters["sh"], home, environment(home), nextflow_script(code))
+            shutil.rmtree(home)
         for language, interpreter in interpreters.items():
             code = "\n".join(code for of, code in found if of == language and not is_elsewhere(code))
             if not code:
@@ -114,7 +122,7 @@ def main() -> int:
                 if arguments.metaflow:
                     flow_page(arguments.metaflow, found, name, environment)
                 continue
-            if interpreter is None:
+            if interpreter is None or (page.name == "integrations.md" and not arguments.metaflow):
                 print(f"--     {name}: {language} blocks are not run: no interpreter was given")
                 continue
             home = Path(tempfile.mkdtemp())
@@ -145,6 +153,14 @@ def generated(arguments: argparse.Namespace) -> None:
             path.write_text(text)
         elif path.read_text() != text:
             fail(f"docs/{name} is out of date: run `make generate-docs`")
+
+
+def nextflow_script(code: str) -> str:
+    """Return the script of a Nextflow process with values in place of its variables. Nextflow cannot be installed here."""
+    values = {"sample": "a", "reads": "a.txt", "task.process": "SORT"}
+    script = re.search(r'"""\n(.*?)"""', code, re.DOTALL).group(1).replace("\\\\", "\\")
+    script = re.sub(r"\$\{([\w.]+)\}", lambda variable: values[variable.group(1)], script)
+    return f"seq 9 > a.txt\n{script}\n[ $(head -1 a.sorted) = 9 ]\nresource-tracker list --job SORT --tag sample=a | grep -q finished\n"
 
 
 def flow_page(python: Path, found: list[tuple[str, str]], name: str, environment) -> None:  # noqa: ANN001

@@ -122,7 +122,7 @@ def main() -> int:
     parser.add_argument("--r-library")
     parser.add_argument("--tracker", default=str(Path(__file__).resolve().parents[2] / "target/release/resource-tracker"))
     args = parser.parse_args()
-    tracked = [args.tracker, "run", "--offline", "--no-save", "--json", "--"]
+    tracked = [args.tracker, "run", "-q", "--offline", "--no-save", "--json", "/dev/stderr", "--"]
     results = []
     for name, program in PROGRAMS.items():
         results.append(check(name, "command", args.runs, tracked, [args.python, "-c", COMMAND, program]))

@@ -81,7 +81,7 @@ class Group:
 
 def command_of(args: argparse.Namespace, group: Group, job: list[str]) -> list[str]:
     if args.front == "command":
-        return [args.tracker, "run", "--offline", "--no-save", "--json", *args.option, "--", *group.enter([PYTHON, str(JOB), *job])]
+        return [args.tracker, "run", "-q", "--offline", "--no-save", "--json", "/dev/stderr", *args.option, "--", *group.enter([PYTHON, str(JOB), *job])]
     return group.enter([args.python, "-c", HOST, str(HERE), *job, args.front])
 
 
@@ -89,9 +89,10 @@ def reported_by(output: subprocess.CompletedProcess[str], front: str) -> dict:
     assert output.returncode == 0, output.stdout + output.stderr
     if front != "command":
         return json.loads(output.stdout.splitlines()[-1])
-    summary = json.loads(output.stderr.splitlines()[-1])
-    memory, tracker = summary["memory_bytes"], summary["tracker"]
-    return {"peak": memory["peak"], "mean": memory["mean"], "cpu": tracker["cpu_seconds"], "notes": summary["notes"]}
+    # The job may have written to standard error too.
+    run = json.loads(output.stderr[output.stderr.rindex('{\n  "schema_version"') :])
+    figures = {"peak": run["memory_peak_bytes"], "mean": run["memory_mean_bytes"], "cpu": run["tracker"]["cpu_seconds"]}
+    return {**figures, "notes": run["notes"]}
 
 
 def run_beside(group: Group, command: list[str], front: str) -> dict:
