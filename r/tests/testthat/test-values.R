@@ -16,8 +16,8 @@ test_that("CPU time is that of this process without the sampling thread", {
 })
 
 test_that("memory is the PSS of this process", {
-  # Each reading of the kernel's figure is right beside the only sample, which `stop` takes: R and malloc give freed
-  # memory back to the kernel at any later time.
+  # The kernel's figure is read right beside the only sample, which `stop` takes. The size of a new vector does not tell
+  # the growth: malloc may place it in freed memory that is still resident, so that PSS does not change.
   expect_pss <- function() {
     tracker <- ResourceTracker$new(interval = 3600, children = FALSE, discover_cloud = FALSE)
     pss_kb <- proc_field("/proc/self/smaps_rollup", "Pss:")
