@@ -197,7 +197,7 @@ impl Memory {
         let is_same = |one: Option<i64>, other: Option<i64>| {
             one.zip(other).is_none_or(|(one, other)| (one - other).abs() <= most_kib)
         };
-        if self.is_counted() && !(is_same(before.0, after.0) && is_same(before.1, after.1)) {
+        if !is_first && self.is_counted() && !(is_same(before.0, after.0) && is_same(before.1, after.1)) {
             return; // The job changed meanwhile, so the shares do not add up.
         }
         let is_whole = families.values().all(|shares| !shares.has_changed);
@@ -215,7 +215,8 @@ impl Memory {
             self.families.insert(family, Range::at(shares.pss_kib.max(least_kib)));
         }
         self.anon.correct(self.anon_range(), after.0);
-        if is_whole && all {
+        // A first pass counts even if the job changed meanwhile, else mapped pages of other processes would count.
+        if all && (is_whole || is_first) {
             let unread = (0..self.processes.len()).filter(|at| !wanted.contains(at));
             mapped_kib += unread.filter_map(|at| Some(self.processes.get(at)?.mapped_kib)).sum::<i64>();
             let largest_kib = self.processes.iter().map(|process| process.mapped_kib).max().unwrap_or(0);
@@ -224,7 +225,8 @@ impl Memory {
                 self.shared_outside_kib = outside_kib;
             }
             let mapped_kib = mapped_kib.max(largest_kib - self.shared_outside_kib);
-            self.mapped.correct(Range::at(mapped_kib), after.1);
+            let high_kib = if is_whole { mapped_kib } else { self.mapped.range().high.max(mapped_kib) };
+            self.mapped.correct(Range { low: mapped_kib, high: high_kib }, after.1);
             self.processes.iter_mut().for_each(|process| process.added_kib = 0);
         }
     }

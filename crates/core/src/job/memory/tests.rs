@@ -112,6 +112,21 @@ fn pages_that_a_child_unmaps_during_a_pass_do_not_count_twice() {
 }
 
 #[test]
+fn mapped_pages_are_those_of_the_first_pass_even_if_a_process_grows_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let growing = Recorded { anon_mib: 60, ..parent(20, 60) };
+    let members = record(folder.path(), &[growing], 1000, 1);
+    let status = "RssAnon: 61440 kB\nRssFile: 102400 kB\nRssShmem: 0 kB\n";
+    let rollup = "Rss: 122880 kB\nPss: 71680 kB\nPss_Anon: 20480 kB\nPrivate_Clean: 0 kB\n\
+                  Private_Dirty: 20480 kB\nAnonymous: 20480 kB\n";
+    fs::write(folder.path().join("proc/5/status"), status).unwrap();
+    fs::write(folder.path().join("proc/5/smaps_rollup"), rollup).unwrap();
+    let mut memory = Memory::default();
+    memory.sample(&Root::recorded(folder.path()).unwrap(), &members, 1000 * MS, Effort::Row);
+    assert_eq!(level_mib(&memory), 60 + 50, "half of the mapped pages belong to others");
+}
+
+#[test]
 fn memory_of_a_worker_that_was_forked_outside_the_job_stays_when_its_children_end() {
     let folder = tempfile::tempdir().unwrap();
     let mut memory = Memory::default();
