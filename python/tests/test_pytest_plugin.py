@@ -22,7 +22,7 @@ PROJECT = """
 
     @pytest.mark.resources(max_memory="1GiB", max_duration="10min", max_cpu_time="5min")
     def test_within_its_budgets():
-        assert len(b"x" * (20 << 20))
+        assert len(b"x" * (60 << 20))
 
     def test_without_budget():
         pass
@@ -65,7 +65,7 @@ def test_only_the_test_over_its_budget_fails(tmp_path: Path) -> None:
     memory = {name: memory for name, (_, memory) in figures(output).items()}
     # A peak of a few milliseconds below that of an earlier test is seen too.
     assert 200 < memory["test_large"] < 300
-    assert memory["test_within_its_budgets"] > memory["test_without_budget"] + 15
+    assert memory["test_within_its_budgets"] > memory["test_without_budget"] + 45
     assert list(memory) == ["test_large", "test_within_its_budgets", "test_without_budget"]
     cases = ElementTree.parse(tmp_path / "junit.xml").iter("testcase")
     properties = {
