@@ -1,8 +1,11 @@
 # The Python package, built, installed and tested as a wheel.
 
-.PHONY: test-python bench-python
+.PHONY: test-python test-pythons bench-python
 
-test-python: setup ## the Python package, installed from its wheel
+test-python: setup ## the Python package, installed from its wheel, on Python 3.11
+	RESOURCE_TRACKER_PROFILE=dev python/tests/run.sh $(CURDIR)/target/python python3.11
+
+test-pythons: setup ## the Python package on all versions that this machine has
 	RESOURCE_TRACKER_PROFILE=dev python/tests/run.sh $(CURDIR)/target/python
 
 # Compared with psutil, against the budgets in the header of bench.py.

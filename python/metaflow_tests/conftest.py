@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -55,9 +56,11 @@ class Flows:
         return Step(f"{flow}/{self.run(name, number)[0]}/{step}").task
 
 
-def command(name: str, *arguments: str, program: Path = FLOWS, **options) -> subprocess.CompletedProcess[str]:
-    """Run a command of a flow."""
-    line = [sys.executable, str(program / f"{name}.py"), "--no-pylint", *arguments]
+def command(
+    name: str, *arguments: str, program: Path = FLOWS, around: Sequence[str] = (), **options
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of a flow, as the arguments of the command `around`."""
+    line = [*around, sys.executable, str(program / f"{name}.py"), "--no-pylint", *arguments]
     return subprocess.run(line, capture_output=True, text=True, timeout=120, cwd=HOME, **options)
 
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
+import os
 import re
+import subprocess
+import sys
 from html import unescape
+from pathlib import Path
 
 import conftest
 from metaflow.cards import get_cards
@@ -41,6 +46,23 @@ def _has_a_row_per_grid_point(data) -> bool:
 
 def _text(html: str) -> str:
     return re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", html, flags=re.S)
+
+
+def test_tracked_steps_are_phases_of_the_run_around_the_flow(tmp_path) -> None:
+    recording = tmp_path / "flow.json.gz"
+    tracker = [str(Path(sys.executable).with_name("resource-tracker"))]
+    around = [*tracker, "run", "--quiet", "--output", str(recording), "--"]
+    # In a datastore of its own: other tests count the runs of this flow.
+    store = {**os.environ, "METAFLOW_DATASTORE_SYSROOT_LOCAL": str(tmp_path)}
+    done = conftest.command("each", "run", around=around, env=store)
+    assert done.returncode == 0, done.stderr
+    shown = subprocess.run([*tracker, "show", "--json", str(recording)], capture_output=True, text=True, check=True)
+    phases = {phase["name"]: phase for phase in json.loads(shown.stdout)["phases"]}
+    assert list(phases) == ["start", "part", "join"]
+    # Eight tasks that sleep for a second; Metaflow runs some of them at once.
+    assert phases["part"]["times"] == 1 and phases["part"]["seconds"] > 1
+    # The part of the last task.
+    assert phases["part"]["memory_peak_kib"] > 7 * 16 * 1024
 
 
 def test_minimal_flow_has_the_documented_artifact_and_card(flows, cards) -> None:

@@ -13,6 +13,7 @@ from ._version import __version__
 from .cloud_info import get_cloud_info
 from .decorate import track_resources
 from .notebook import load_ipython_extension, unload_ipython_extension
+from .phases import mark
 from .runs import history
 from .server_info import get_server_info
 from .tracker import PidTracker, ProcessTracker, ResourceTracker, SystemTracker
@@ -29,6 +30,7 @@ __all__ = [
     "get_server_info",
     "history",
     "load_ipython_extension",
+    "mark",
     "track_resources",
     "unload_ipython_extension",
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from . import _native
+from . import _native
+
+
+def mark(name: str) -> None:
+    """Start a phase of the run around this program, as `resource-tracker mark` does. No effect outside of a run."""
+    _native.mark(str(name))
 
 
 class Phase:

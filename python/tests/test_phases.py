@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -90,6 +91,16 @@ def test_flood_of_marks_is_summarised():
     phases = tracker.phases()
     assert len(phases) <= 51
     assert sum(phase["seconds"] for phase in phases) == pytest.approx(tracker.stop_time - tracker.start_time, abs=0.1)
+
+
+def test_program_marks_the_run_around_it(tmp_path):
+    recording = tmp_path / "run.json.gz"
+    program = "import resource_tracker; resource_tracker.mark('load'); resource_tracker.mark('train')"
+    tracker = [sys.executable, "-m", "resource_tracker"]
+    run = [*tracker, "run", "--quiet", "--offline", "--output", str(recording), "--", sys.executable, "-c", program]
+    subprocess.run(run, check=True, timeout=60)
+    shown = subprocess.run([*tracker, "show", "--json", str(recording)], check=True, capture_output=True, text=True)
+    assert [phase["name"] for phase in json.loads(shown.stdout)["phases"]] == ["start", "load", "train"]
 
 
 def test_mark_has_no_effect_before_the_start_and_after_the_stop(tmp_path):

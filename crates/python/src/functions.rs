@@ -7,8 +7,8 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use resource_tracker::{
-    ALLOCATION_CHECKS, Catalog, CatalogSettings, CloudInfo, History, Metric, Output, Query, SessionError,
-    Stats, human,
+    ALLOCATION_CHECKS, Catalog, CatalogSettings, CloudInfo, History, Metric, Output, Query, Run,
+    SessionError, Stats, human,
 };
 use serde_json::{Value, json};
 
@@ -20,6 +20,12 @@ use crate::value::{Real, from_python, map_from_python, map_to_python, to_python}
 #[pyfunction]
 pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
+}
+
+/// Starts a phase of the run that this process is part of. Never waits, so the GIL stays held.
+#[pyfunction]
+pub fn mark(name: &str) {
+    Run::mark(name);
 }
 
 /// The metric table without the per-GPU columns.

@@ -38,8 +38,8 @@ mod _native {
     #[pymodule_export]
     use crate::functions::{
         aggregate_stats, allocation_checks, cloud_info, history, human_duration, human_memory,
-        instance_price, is_partition, keeper_request, metrics, recommended_servers, round_memory, save_text,
-        server_info, stats_of_step, step_history, step_stats, version, zfs_pools,
+        instance_price, is_partition, keeper_request, mark, metrics, recommended_servers, round_memory,
+        save_text, server_info, stats_of_step, step_history, step_stats, version, zfs_pools,
     };
     #[pymodule_export]
     use crate::readings::{Meter, process_stats, system_stats};

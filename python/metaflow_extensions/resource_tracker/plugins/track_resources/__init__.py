@@ -95,6 +95,10 @@ class TrackResourcesDecorator(StepDecorator):
         self._where = (metadata, flow.name, run_id, step_name)
         with self._guard():
             self._tracker = package.import_tracker()(interval=float(self.attributes["interval"]))
+            from resource_tracker import mark
+
+            # The step is a phase of the run around the flow, if there is one.
+            mark(step_name)
         if self._tracker is None:
             self._log_error("this step runs untracked")
 
