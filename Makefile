@@ -6,7 +6,7 @@ VENV := $(CURDIR)/.venv
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PACKAGES := fish gcc iproute2 less libc6-dev make procps python3 python3-venv strace tmux util-linux vim-tiny zsh
 
-.PHONY: help setup test check test-rust test-memory bench-memory test-interop test-browser bench bench-what-if deny generate clean
+.PHONY: help setup test test-slow check test-rust test-memory bench-memory test-interop test-browser bench bench-what-if deny generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -19,6 +19,8 @@ setup: ## install the packages that the tests need, from Debian and PyPI
 	fi
 
 test: setup check test-rust test-memory test-interop test-browser test-python test-metaflow test-r test-docs ## everything that must pass
+
+test-slow: test-pythons ## what takes minutes and seldom fails: other versions of Python
 
 check: ## formatting, lints, docs
 	cargo fmt --all --check
