@@ -29,6 +29,9 @@ fn parse_kernel_files(bytes: &[u8]) -> bool {
     let _ = procfs::parse_statm_anon_pages(bytes);
     let _ = procfs::parse_last_pid(bytes);
     let _ = procfs::parse_pid_io(bytes);
+    let _ = procfs::parse_is_exiting(bytes);
+    let _ = procfs::parse_schedstat(bytes);
+    let _ = procfs::parse_cmdline(bytes);
     let _ = procfs::parse_smaps_rollup(bytes);
     let _ = procfs::parse_some_us(bytes);
     let _ = parse_cgroup(&String::from_utf8_lossy(bytes));

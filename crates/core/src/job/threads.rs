@@ -11,6 +11,7 @@
 use crate::job::tree::Member;
 use crate::job::usage::ThreadTimes;
 use crate::os::root::Root;
+use crate::probe::procfs::parse_schedstat;
 
 /// Slices within a row are at least this long.
 const SHORTEST_NS: u64 = 50_000_000;
@@ -178,12 +179,6 @@ fn part(length_ns: u64, share: f64) -> u64 {
     (length_ns as f64 * share) as u64
 }
 
-/// Time that a thread ran, and time that it was ready to run.
-fn parse_schedstat(text: &[u8]) -> Option<(u64, u64)> {
-    let mut numbers = std::str::from_utf8(text).ok()?.split_ascii_whitespace();
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,13 +200,5 @@ mod tests {
         assert_eq!(of_any(&[(0.5, 0.5); 4], 2.0), (1.0, 0.0), "four threads that share two CPUs");
         assert_eq!(of_any(&[(0.9, 0.0), (0.0, 0.0)], 2.0), (0.9, 0.0), "beside a thread that sleeps");
         assert_eq!(of_any(&[(0.5, 0.0), (0.5, 0.0)], 8.0), (0.75, 0.0));
-    }
-
-    #[test]
-    fn text_without_two_numbers_is_unknown() {
-        assert_eq!(parse_schedstat(b"120 34 5\n"), Some((120, 34)));
-        for text in [&b""[..], b"12", b"a b c", b"-1 2 3", &[0xff, 0xfe]] {
-            assert_eq!(parse_schedstat(text), None);
-        }
     }
 }

@@ -10,6 +10,7 @@ mod mountinfo;
 mod net_dev;
 mod network;
 mod pid_io;
+mod pid_schedstat;
 mod pid_smaps_rollup;
 mod pid_stat;
 mod pid_statm;
@@ -31,11 +32,13 @@ pub use net_dev::parse_net_dev;
 pub use network::NetworkSource;
 pub(crate) use network::interfaces_that_count;
 pub use pid_io::{PidIo, parse_pid_io};
+pub use pid_schedstat::parse_schedstat;
 pub use pid_smaps_rollup::{SmapsRollup, parse_smaps_rollup};
 pub use pid_stat::{PidStat, parse_is_exiting, parse_pid_stat};
 pub use pid_statm::parse_statm_anon_pages;
 pub use pid_status::{PidStatus, parse_pid_status};
 pub use pressure::parse_some_us;
+pub use process::parse_cmdline;
 pub(crate) use process::{
     borrows_memory, command_of, is_alive, is_gone, pid_namespace, process_start, read_io, read_smaps_rollup,
     read_stat, read_status,

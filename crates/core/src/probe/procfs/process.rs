@@ -109,7 +109,7 @@ pub(crate) fn command_of(pid: u32) -> Option<Vec<String>> {
 }
 
 /// A process that sets its own title (`setproctitle`) fills the rest of the file with zeros.
-fn parse_cmdline(text: &[u8]) -> Option<Vec<String>> {
+pub fn parse_cmdline(text: &[u8]) -> Option<Vec<String>> {
     let words = text.strip_suffix(b"\0")?.split(|byte| *byte == 0);
     let mut words: Vec<_> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     if words.iter().skip(1).all(String::is_empty) {
