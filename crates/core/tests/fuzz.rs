@@ -31,7 +31,7 @@ fn parse_kernel_files(bytes: &[u8]) -> bool {
     let _ = procfs::parse_pid_io(bytes);
     let _ = procfs::parse_is_exiting(bytes);
     let _ = procfs::parse_schedstat(bytes);
-    let _ = procfs::parse_cmdline(bytes);
+    let _ = procfs::process::parse_cmdline(bytes);
     let _ = procfs::parse_smaps_rollup(bytes);
     let _ = procfs::parse_some_us(bytes);
     let _ = parse_cgroup(&String::from_utf8_lossy(bytes));

@@ -16,7 +16,7 @@ mod pid_stat;
 mod pid_statm;
 mod pid_status;
 mod pressure;
-pub(crate) mod process;
+pub mod process;
 mod space;
 mod stat;
 mod text;
@@ -38,7 +38,6 @@ pub use pid_stat::{PidStat, parse_is_exiting, parse_pid_stat};
 pub use pid_statm::parse_statm_anon_pages;
 pub use pid_status::{PidStatus, parse_pid_status};
 pub use pressure::parse_some_us;
-pub use process::parse_cmdline;
 pub(crate) use process::{
     borrows_memory, command_of, is_alive, is_gone, pid_namespace, process_start, read_io, read_smaps_rollup,
     read_stat, read_status,
