@@ -127,6 +127,9 @@ pub struct Entry {
     /// Warnings about the measurement.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Addresses of the stores that have the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stored: Vec<String>,
     /// Keys that only later versions know.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -156,6 +159,7 @@ impl Entry {
             sizing: Some(SizingFigures::of(head, summary)),
             usage: Some(UsageFigures::of(head, summary)),
             notes: run.notes,
+            stored: Vec::new(),
             other: Map::new(),
         }
     }

@@ -19,6 +19,7 @@ use crate::sampler::evidence::Evidence;
 use crate::sampler::marks::mark_run;
 use crate::sampler::phases::{PhaseFigures, PlacedMark};
 use crate::store::recording::command_line;
+use crate::store::recording::identity::Identity;
 
 /// Version of the file format.
 pub const VERSION: u64 = 1;
@@ -165,6 +166,9 @@ pub struct Run {
     pub host: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
+    /// Where the run belongs: user, scheduler, rank, and what was requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     /// Id of the tracked run that this run is a part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
@@ -217,7 +221,8 @@ impl Run {
     pub fn new(id: &str, command: Option<Vec<String>>) -> Self {
         let command = command.map(|words| command_line::stored(&words));
         let parent = std::env::var(PARENT_VARIABLE).ok().filter(|parent| !parent.is_empty());
-        Self { id: Some(id.to_owned()), command, host: os::host_name(), parent, ..Self::default() }
+        let identity = Some(Identity::of_environment()).filter(|identity| *identity != Identity::default());
+        Self { id: Some(id.to_owned()), command, host: os::host_name(), identity, parent, ..Self::default() }
     }
 
     /// Sets the status, and the exit code or signal.

@@ -7,6 +7,7 @@
 pub(crate) mod command_line;
 mod error;
 pub mod head;
+mod identity;
 mod read;
 mod rows;
 mod window;
