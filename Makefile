@@ -18,9 +18,9 @@ setup: ## install the packages that the tests need, from Debian and PyPI
 	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
-test: setup check test-rust test-memory test-interop test-browser test-python test-metaflow test-r test-docs ## everything that must pass
+test: setup check test-rust test-memory test-interop test-browser test-python test-metaflow test-r test-docs test-fleet ## everything that must pass
 
-test-slow: test-pythons ## what takes minutes and seldom fails: other versions of Python
+test-slow: test-pythons test-fleet-slow ## what takes minutes and seldom fails: other versions of Python, a large fleet
 
 check: ## formatting, lints, docs
 	cargo fmt --all --check
@@ -57,6 +57,7 @@ include python/metaflow_tests/metaflow.mk
 include python/airflow_tests/airflow.mk
 include r/r.mk
 include tests/docs/docs.mk
+include tests/fleet/fleet.mk
 include tests/platforms.mk
 
 bench: ## budgets: cost of a tick, of a run, of reading recordings

@@ -12,6 +12,7 @@ mod check;
 mod compare;
 mod export;
 mod failure;
+mod fleet;
 mod history;
 mod info;
 mod live;
@@ -111,6 +112,7 @@ fn command(arguments: &[OsString]) -> u8 {
         Command::Export(args) => export::export(&args),
         Command::List(args) => history::list(&args),
         Command::Servers(args) => servers::servers(&args),
+        Command::Fleet(command) => fleet::fleet(&command),
         Command::Info(args) => info::info(&args),
         Command::Catalog(command) => servers::catalog(&command),
         Command::Report(args) => report::report(&args),

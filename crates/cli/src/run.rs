@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use resource_tracker::{
-    Catalog, CloudInfo, Config, FinishedJob, Hooks, Inputs, RowFormat, RowSink, Sink, Table, WrapError,
-    command_of, parent_id, run_command, watch_machine, with_causes,
+    Catalog, CloudInfo, Config, FinishedJob, Hooks, Inputs, Plan, RowFormat, RowSink, Sink, Table, WrapError,
+    parent_id, run_command, watch_machine, with_causes,
 };
 
 use crate::args::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs};
 use crate::failure::Failure;
+use crate::fleet::store_run;
 use crate::live::Live;
 use crate::load::{context, embedded_only};
 use crate::save::Saver;
@@ -77,7 +78,7 @@ fn run_once(args: &RunArgs, ignored_at_start: &[i32], attempt: u32) -> Result<Fi
 }
 
 pub fn attach(args: &AttachArgs) -> Result<u8, Failure> {
-    let (saver, mut sinks) = Saver::open(&args.record, command_of(args.pid), None)?;
+    let (saver, mut sinks) = Saver::open(&args.record, Plan::command_of(args.pid), None)?;
     let mut hooks = JobHooks::start(&args.record, &mut sinks);
     let done = resource_tracker::attach(args.pid, args.record.config(), sinks, &mut hooks)
         .map_err(Failure::without_a_job)?;
@@ -119,6 +120,9 @@ impl<'a> JobHooks<'a> {
         // A short job ends before `job_started`.
         let inputs = self.inputs.take().or_else(|| Inputs::measure(&self.args.inputs));
         let Some(mut saved) = saver.finish(done, inputs) else { return };
+        if let (Some(store), Some(id)) = (&self.args.store, saved.id.clone()) {
+            saved.notes.extend(store_run(store, &id));
+        }
         if !needs_servers(self.args) {
             return;
         }

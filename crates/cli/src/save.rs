@@ -44,6 +44,8 @@ pub struct Saved {
     pub json: Option<(Output, PathBuf)>,
     /// Problems to warn about.
     pub notes: Vec<String>,
+    /// Id of the run in the history; `None` if it is not there.
+    pub id: Option<String>,
 }
 
 impl Saver {
@@ -160,7 +162,7 @@ impl Saver {
         tracker.complete(&mut head);
         // Stays `None` if cloud detection has not finished yet.
         head.cloud_info = CloudInfo::discovered(self.offline);
-        let mut saved = Saved { head, recording: None, report: None, json: self.json, notes };
+        let mut saved = Saved { head, recording: None, report: None, json: self.json, notes, id: None };
         let Some(rows) = self.rows else { return Some(saved) };
         if let Some((output, path)) = self.report {
             match report::write(output, &rows, &saved.head, &self.advice) {
@@ -175,7 +177,10 @@ impl Saver {
             let id = saved.head.run.as_ref().and_then(|run| run.id.clone()).unwrap_or_default();
             let entry = HistoryEntry::with_cause(&id, &saved.head, &tracker.summary());
             match history.store(&entry, |file| rows.write_snapshot(file, &saved.head)) {
-                Ok(path) => saved.recording = Some(path),
+                Ok(path) => {
+                    saved.recording = Some(path);
+                    saved.id = Some(id);
+                }
                 Err(error) => problems.push(with_causes(&error)),
             }
             // A failed removal of old runs is retried by a later run.

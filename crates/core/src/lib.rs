@@ -31,6 +31,11 @@ mod config;
 pub mod error;
 #[cfg(not(feature = "internals"))]
 mod error;
+#[cfg(all(feature = "internals", feature = "parquet"))]
+#[doc(hidden)]
+pub mod fleet;
+#[cfg(all(not(feature = "internals"), feature = "parquet"))]
+mod fleet;
 pub mod human;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
@@ -81,9 +86,11 @@ mod store;
 pub use analysis::allocation::CHECKS as ALLOCATION_CHECKS;
 pub use analysis::check::{Budget, Check};
 pub use analysis::compare::{Comparison, Selection};
-pub use analysis::recommend::{Advice, AdviceOptions, RecommendError, Resources, Warning, round_memory};
+pub use analysis::recommend::{Advice, AdviceOptions, RecommendError, Resources, Warning};
 pub use config::{Backend, Config, ConfigError, CpuSource, Interval};
 pub use error::{SourceError, with_causes};
+#[cfg(feature = "parquet")]
+pub use fleet::{By as FleetBy, Fleet, FleetError};
 pub use market::catalog::{
     Answer, Catalog, CatalogError, Filters, Query, Server, Settings as CatalogSettings,
     Source as CatalogSource,
@@ -93,13 +100,10 @@ pub use metric::{Metric, Row, Table, Unit};
 pub use os::output::Output;
 pub use os::paths::config_folder;
 pub use os::{is_own_file, parent_id, without_signals};
-pub use probe::host::{server_info, zfs_pools};
-pub use probe::is_partition;
+pub use probe::host::server_info;
 pub use probe::snapshot::DiskSpace;
 pub use report::Context as ReportContext;
-pub use run::command::{
-    Done as FinishedJob, Hooks, WrapError, attach, command_of, run as run_command, watch_machine,
-};
+pub use run::command::{Done as FinishedJob, Hooks, WrapError, attach, run as run_command, watch_machine};
 pub use run::info::HostInfo;
 pub use run::inputs::Inputs;
 pub use run::meter::Meter;

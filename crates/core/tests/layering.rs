@@ -14,8 +14,8 @@ use std::fs;
 use std::path::Path;
 
 /// Stages in the order of the data flow. The empty name stands for the files of `src` itself, which come first.
-const STAGES: [&str; 10] =
-    ["", "os", "probe", "job", "sampler", "store", "market", "analysis", "report", "run"];
+const STAGES: [&str; 11] =
+    ["", "os", "probe", "job", "sampler", "store", "market", "analysis", "report", "fleet", "run"];
 
 /// Maximum number of lines of a file, including its tests.
 const MAX_LINES: usize = 500;

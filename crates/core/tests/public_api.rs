@@ -10,13 +10,13 @@ const MAX_ITEMS: usize = 100;
 const ITEMS: &str = "
     ALLOCATION_CHECKS Advice AdviceOptions Aggregate Answer AnyColumn Backend Budget Catalog CatalogError CatalogSettings CatalogSource
     Check CloudInfo Column CombinedOptions Comparison Config ConfigError CpuSource
-    DiskSpace ExportError ExportFormat Filters FinishedJob Frame FrameError Head History HistoryEntry HistoryError Hooks HostInfo
+    DiskSpace ExportError ExportFormat Filters FinishedJob Fleet FleetBy FleetError Frame FrameError Head History HistoryEntry HistoryError Hooks HostInfo
     Inputs Interval LoadError Meter Metric OtherCell Output Plan ProcessReading Query RecommendError
     Recording ReportContext ReportOptions Resources Row RowFormat RowSink Rows Run Selection Server Session
     SessionError SessionNote Shared SidecarError Sink SnapshotError SourceError Spec State Stats StatsError Status Summary
-    SystemReading Table TrackerError Unit Warning WrapError attach command_of config_folder export is_own_file
-    is_partition parent_id round_memory run_command serve_sidecar server_info start_up watch_machine with_causes
-    without_signals write_decimal zfs_pools
+    SystemReading Table TrackerError Unit Warning WrapError attach config_folder export is_own_file
+    parent_id run_command serve_sidecar server_info start_up watch_machine with_causes
+    without_signals write_decimal 
     human::Civil human::Scale human::Zone human::duration human::megabytes human::percent human::printable human::usd";
 
 #[test]

@@ -7,8 +7,8 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use resource_tracker::{
-    ALLOCATION_CHECKS, Catalog, CatalogSettings, CloudInfo, History, Metric, Output, Query, Run,
-    SessionError, Stats, human,
+    ALLOCATION_CHECKS, Catalog, CatalogSettings, CloudInfo, History, Meter, Metric, Output, Query, Resources,
+    Run, SessionError, Stats, human,
 };
 use serde_json::{Value, json};
 
@@ -128,7 +128,7 @@ pub fn round_memory(mb: Real) -> PyResult<u32> {
     if !mb.is_finite() {
         return Err(PyValueError::new_err(format!("`mb` must be a finite number, not `{mb}`")));
     }
-    Ok(resource_tracker::round_memory(mb))
+    Ok(Resources::round_memory(mb))
 }
 
 /// A duration as text, such as `4 min 10 s`.
@@ -146,13 +146,13 @@ pub fn human_memory(kib: f64) -> String {
 /// Whether the block device is a partition.
 #[pyfunction]
 pub fn is_partition(name: &str) -> bool {
-    resource_tracker::is_partition(name)
+    Meter::is_partition(name)
 }
 
 /// Total, used and free bytes of each ZFS pool.
 #[pyfunction]
 pub fn zfs_pools(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let pools = py.detach(resource_tracker::zfs_pools);
+    let pools = py.detach(Meter::zfs_pools);
     let dict = PyDict::new(py);
     for (name, space) in pools {
         dict.set_item(name, space_to_python(py, &space)?)?;

@@ -9,7 +9,7 @@ use super::Cli;
 /// Headings of the help and their commands. clap has one heading for all commands.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Run", &["run", "mark", "attach", "process", "system"]),
-    ("Look", &["list", "show", "stats", "report", "compare", "check", "export"]),
+    ("Look", &["list", "show", "stats", "report", "compare", "check", "export", "fleet"]),
     ("Size", &["recommend", "servers", "catalog"]),
     ("Manage", &["rm", "info", "config", "completions", "man", "help"]),
 ];

@@ -72,7 +72,7 @@ fn days(text: &str) -> Result<f64, String> {
 }
 
 /// Unix seconds of a local date or time, or of an age such as `12h` or `2 weeks`.
-fn since(text: &str) -> Result<f64, String> {
+pub fn since(text: &str) -> Result<f64, String> {
     moment(text.trim(), SystemTime::now())
         .ok_or_else(|| "expected a date or an age, for example 2026-03-12, 2026-03-12T14:21 or 7d".to_owned())
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
-use resource_tracker::{AdviceOptions, Backend, Config, CpuSource, Filters, Interval};
+use resource_tracker::{AdviceOptions, Backend, Config, CpuSource, Filters, Fleet, Interval};
 
 use super::AdviceArgs;
 
@@ -41,6 +41,9 @@ pub struct RecordArgs {
     /// Do not save the run in the history
     #[arg(long, env = "RESOURCE_TRACKER_NO_SAVE", value_parser = FalseyValueParser::new())]
     pub no_save: bool,
+    /// Store the run in a store of many machines when the job ends: a folder
+    #[arg(long, value_name = "FOLDER", env = "RESOURCE_TRACKER_STORE", value_parser = super::fleet::store)]
+    pub store: Option<Fleet>,
     /// Stream samples as CSV to FILE while the job runs; `-` is standard error
     #[arg(long, value_name = "FILE", env = "RESOURCE_TRACKER_CSV")]
     pub csv: Option<PathBuf>,

@@ -11,6 +11,9 @@ use crate::config::Config;
 use crate::metric::Row;
 use crate::os::Moment;
 use crate::os::root::Root;
+use crate::probe::host::zfs_pools;
+use crate::probe::is_partition;
+use crate::probe::snapshot::DiskSpace;
 use crate::run::tracker::TrackerError;
 use crate::sampler::grid::Grid;
 use crate::sampler::{Engine, Target};
@@ -31,6 +34,16 @@ impl std::fmt::Debug for Meter {
 }
 
 impl Meter {
+    /// Whether a disk of this name is a partition of another disk.
+    pub fn is_partition(name: &str) -> bool {
+        is_partition(name)
+    }
+
+    /// Space of each ZFS pool of this machine.
+    pub fn zfs_pools() -> Vec<(String, DiskSpace)> {
+        zfs_pools()
+    }
+
     /// Reads the baseline of a process, or of the machine alone, in the calling thread. The CPU time of that thread
     /// counts as the job's.
     pub fn start(config: Config, pid: Option<u32>) -> Result<Self, TrackerError> {

@@ -6,6 +6,8 @@ pub mod info;
 pub mod inputs;
 pub mod meter;
 pub mod plan;
+#[cfg(feature = "parquet")]
+mod push;
 pub mod session;
 pub mod shared;
 pub mod sidecar;

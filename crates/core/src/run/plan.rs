@@ -68,6 +68,11 @@ impl Plan {
         }
     }
 
+    /// The command line of a process; `None` if it cannot be read.
+    pub fn command_of(pid: u32) -> Option<Vec<String>> {
+        command_of(pid)
+    }
+
     /// Takes the name of the job and tags from `RESOURCE_TRACKER_JOB` and `RESOURCE_TRACKER_TAGS` where they are not set.
     pub(crate) fn take_environment(&mut self) -> Result<(), TagsError> {
         let named = self.job.take().or_else(|| std::env::var("RESOURCE_TRACKER_JOB").ok());

@@ -12,7 +12,7 @@ mod warnings;
 use serde::Serialize;
 use thiserror::Error;
 
-pub use crate::analysis::rounding::round_memory;
+use crate::analysis::rounding::round_memory;
 pub use advice::{Advice, AdviceOptions};
 pub use warnings::Warning;
 
@@ -58,6 +58,13 @@ pub struct Resources {
     /// In MiB.
     #[serde(rename = "vram")]
     pub vram_mb: u32,
+}
+
+impl Resources {
+    /// Rounds a size in MiB as the original package does.
+    pub fn round_memory(mb: f64) -> u32 {
+        round_memory(mb)
+    }
 }
 
 impl From<&Resources> for Query {

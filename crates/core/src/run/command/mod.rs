@@ -217,11 +217,6 @@ struct Setup<'a> {
     tracker: &'a Tracker,
 }
 
-/// The command line of a running process; `None` if it cannot be read.
-pub fn command_of(pid: u32) -> Option<Vec<String>> {
-    crate::probe::command_of(pid)
-}
-
 /// Runs `command` under a tracker until it ends.
 ///
 /// `ignored_at_start`: signals that were ignored when this program started, and that the job must start with ignored.

@@ -1,0 +1,88 @@
+//! Options of `fleet`.
+
+use clap::{Args, Subcommand};
+use resource_tracker::{Fleet, FleetBy};
+
+use super::JsonArgs;
+use super::history::since;
+
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Store runs of the history that the store does not have yet
+    #[command(after_help = "Example:\n  resource-tracker fleet push --store /shared/runs")]
+    Push(PushArgs),
+    /// Add up what runs requested, used, wasted and cost, the most savings first
+    ///
+    /// A distributed program counts as one run. CPU hours are CPUs times hours, GiB hours are GiB of memory times hours: as
+    /// requested, else as the job could use; as used, by the peak of memory. Costs are estimates by list prices.
+    #[command(
+        after_help = "Examples:\n  resource-tracker fleet summary --store /shared/runs\n  resource-tracker fleet summary --by user --since 30d\n  resource-tracker fleet summary --by tag:team"
+    )]
+    Summary(SummaryArgs),
+    /// Merge the small files of each day
+    ///
+    /// Safe while other processes store runs, read the store or merge too.
+    #[command(after_help = "Example:\n  resource-tracker fleet compact --store /shared/runs")]
+    Compact(StoreArgs),
+    /// Print views and the query of the summary for an SQL engine
+    #[command(after_help = "Example:\n  resource-tracker fleet sql --store /shared/runs | duckdb")]
+    Sql(SqlArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct StoreArgs {
+    /// Store of a fleet's runs: a folder
+    #[arg(long, value_name = "FOLDER", env = "RESOURCE_TRACKER_STORE", value_parser = store)]
+    pub store: Fleet,
+}
+
+#[derive(Args, Debug)]
+pub struct PushArgs {
+    /// Ids or job names from the history, or `last` [default: all runs]
+    #[arg(value_name = "RUN")]
+    pub runs: Vec<String>,
+    #[command(flatten)]
+    pub to: StoreArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct SummaryArgs {
+    #[command(flatten)]
+    pub of: StoreArgs,
+    #[command(flatten)]
+    pub group: ByArgs,
+    /// Only runs that started since then: a date, a date and time, or an age, for example 2026-03-12 or 7d
+    #[arg(long, value_name = "DATE|AGE", value_parser = since)]
+    pub since: Option<f64>,
+    #[command(flatten)]
+    pub format: JsonArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct ByArgs {
+    /// Group runs by job, user, node, day, or the value of a tag (tag:KEY)
+    #[arg(long, value_name = "GROUP", default_value = "job", value_parser = by)]
+    pub by: FleetBy,
+}
+
+#[derive(Args, Debug)]
+pub struct SqlArgs {
+    #[command(flatten)]
+    pub of: StoreArgs,
+    #[command(flatten)]
+    pub group: ByArgs,
+    /// Engine that runs the SQL
+    #[arg(long, value_name = "NAME", default_value = "duckdb", value_parser = ["duckdb", "spark", "trino"])]
+    pub engine: String,
+}
+
+pub fn store(address: &str) -> Result<Fleet, String> {
+    Fleet::open(address).map_err(|error| match error.hint() {
+        Some(hint) => format!("{error}: {hint}"),
+        None => error.to_string(),
+    })
+}
+
+fn by(name: &str) -> Result<FleetBy, String> {
+    FleetBy::from_name(name).ok_or_else(|| "use job, user, node, day or tag:KEY".to_owned())
+}

@@ -1,0 +1,141 @@
+//! `fleet`: the runs of many machines in one store.
+
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use resource_tracker::human;
+use resource_tracker::{AdviceOptions, Fleet, HistoryEntry};
+use serde_json::json;
+
+use crate::args::{FleetCommand, PushArgs, SqlArgs, StoreArgs, SummaryArgs};
+use crate::failure::Failure;
+use crate::load::recovered_history;
+use crate::show::{self, Table};
+
+/// `run` waits this long for its run to be stored.
+const MOST_WAIT: Duration = Duration::from_secs(1);
+
+pub fn fleet(command: &FleetCommand) -> Result<u8, Failure> {
+    match command {
+        FleetCommand::Push(args) => push(args),
+        FleetCommand::Summary(args) => summary(args),
+        FleetCommand::Compact(args) => compact(args),
+        FleetCommand::Sql(args) => sql(args),
+    }
+}
+
+fn push(args: &PushArgs) -> Result<u8, Failure> {
+    let (history, store) = (recovered_history()?, &args.to.store);
+    let entries: Vec<HistoryEntry> = if args.runs.is_empty() {
+        let listing = history.list()?;
+        show::unreadable_runs(&listing.damaged);
+        listing.entries
+    } else {
+        args.runs.iter().map(|name| history.find(name)).collect::<Result<_, _>>()?
+    };
+    let missing: Vec<&HistoryEntry> = entries.iter().filter(|entry| store.lacks(entry)).collect();
+    let mut stored = 0;
+    for (number, entry) in missing.iter().enumerate() {
+        show::progress(&format!("storing run {} of {}", number + 1, missing.len()));
+        // A run that cannot be read does not keep the others from the store.
+        match store.push(&history, entry, &AdviceOptions::default()) {
+            Ok(()) => stored += 1,
+            Err(error) if error.is_of_run() => show::warning(&resource_tracker::with_causes(&error)),
+            Err(error) => return Err(failure(error)),
+        }
+    }
+    show::progress("");
+    show::text(&format!("stored {stored} of {} runs in {}\n", entries.len(), store.url()))
+}
+
+fn compact(args: &StoreArgs) -> Result<u8, Failure> {
+    let done = args.store.compact().map_err(failure)?;
+    show::text(&format!(
+        "merged {} files of {} days into {}\n",
+        done.merged_files, done.days, done.written_files
+    ))
+}
+
+fn sql(args: &SqlArgs) -> Result<u8, Failure> {
+    // The parser allows no other engine.
+    show::text(&args.of.store.sql(&args.engine, &args.group.by).unwrap_or_default())
+}
+
+fn summary(args: &SummaryArgs) -> Result<u8, Failure> {
+    let lines = args.of.store.summary(&args.group.by, args.since).map_err(failure)?;
+    if args.format.json {
+        return show::json(&json!({ "store": args.of.store.url(), "groups": lines }));
+    }
+    if lines.is_empty() {
+        return show::text("no runs: `resource-tracker run --store FOLDER -- COMMAND` stores one\n");
+    }
+    let mut table = Table::new(&[
+        "",
+        ">runs",
+        ">failed",
+        ">OOM",
+        ">CPU h asked",
+        ">used",
+        ">wasted",
+        ">GiB h asked",
+        ">used",
+        ">wasted",
+        ">cost",
+        ">savings",
+        ">imbalance",
+    ]);
+    let number = |value: Option<f64>| value.map(|value| format!("{value:.2}")).unwrap_or_default();
+    let usd = |value: Option<f64>| value.map(human::usd).unwrap_or_default();
+    for line in lines {
+        table.row([
+            show::one_line(&line.key.unwrap_or_else(|| "(none)".to_owned()), 40),
+            line.runs.to_string(),
+            line.failed.to_string(),
+            line.out_of_memory.to_string(),
+            number(line.cpu_hours_asked),
+            number(line.cpu_hours_used),
+            number(line.cpu_hours_wasted),
+            number(line.gib_hours_asked),
+            number(line.gib_hours_used),
+            number(line.gib_hours_wasted),
+            usd(line.cost_usd),
+            usd(line.savings_usd),
+            number(line.imbalance),
+        ]);
+    }
+    show::text(&table.to_string())
+}
+
+fn failure(error: resource_tracker::FleetError) -> Failure {
+    let hint = error.hint();
+    Failure::new(error, hint)
+}
+
+/// Stores a run of the history from a process of its own, which goes on if it takes longer than a moment. Returns a warning
+/// if the run is not stored yet.
+pub fn store_run(store: &Fleet, id: &str) -> Option<String> {
+    let pushed = std::env::current_exe().and_then(|program| {
+        let mut command = Command::new(program);
+        command.args(["fleet", "push", "--store", &store.url(), id]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Ctrl-C and the end of the terminal are not for this process.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn()?;
+        let started = Instant::now();
+        loop {
+            let ended = child.try_wait()?;
+            if ended.is_some() || started.elapsed() > MOST_WAIT {
+                return Ok(ended.is_some_and(|status| status.success()));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    });
+    let later = "`resource-tracker fleet push` stores it";
+    match pushed {
+        Ok(true) => None,
+        Ok(false) => Some(format!("the run is not in the store `{}` yet: {later}", store.url())),
+        Err(error) => Some(format!("the run is not in the store `{}`: {error}; {later}", store.url())),
+    }
+}

@@ -1,0 +1,136 @@
+//! `run --store` and `fleet`: runs of several processes in one store.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use support::{text, tracker};
+
+const SPIN: &str = "import sys, time\nwhile time.process_time() < float(sys.argv[1]): pass";
+
+fn run(home: &Path, job: &str, variables: &[(&str, &str)], command: &[&str]) -> std::process::Output {
+    let store = home.join("store");
+    let mut run = tracker(home);
+    run.args(["run", "--offline", "--job", job, "--store", store.to_str().unwrap(), "--"]).args(command);
+    run.envs(variables.iter().copied()).output().unwrap()
+}
+
+fn fleet(home: &Path, words: &[&str]) -> String {
+    let store = home.join("store");
+    let output = tracker(home).arg("fleet").args(words).arg("--store").arg(store).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn groups(home: &Path, words: &[&str]) -> Vec<Value> {
+    let answer: Value =
+        serde_json::from_str(&fleet(home, &[&["summary", "--json"], words].concat())).unwrap();
+    answer["groups"].as_array().unwrap().clone()
+}
+
+fn files(home: &Path, table: &str) -> usize {
+    let days = fs::read_dir(home.join("store").join(table)).unwrap();
+    days.map(|day| fs::read_dir(day.unwrap().path()).unwrap().count()).sum()
+}
+
+#[test]
+fn runs_are_stored_once_and_added_up_by_job_user_and_tag() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    for (job, status) in [("train", 0), ("train", 3), ("test", 0)] {
+        let variables =
+            [("USER", "ada"), ("RESOURCE_TRACKER_TAGS", "team=vision"), ("RESOURCE_TRACKER_ASKED_CPUS", "4")];
+        let output = run(home, job, &variables, &["sh", "-c", &format!("exit {status}")]);
+        assert_eq!(output.status.code(), Some(status));
+        assert!(!text(&output).contains("store"), "{}", text(&output));
+    }
+    assert_eq!((files(home, "runs"), files(home, "samples")), (3, 3));
+    assert!(fleet(home, &["push"]).starts_with("stored 0 of 3 runs"), "they are in the store");
+    let by_job = groups(home, &[]);
+    let of = |job: &str| by_job.iter().find(|group| group["key"] == job).unwrap();
+    assert_eq!(
+        (&of("train")["runs"], &of("train")["failed"], &of("test")["runs"]),
+        (&2.into(), &1.into(), &1.into())
+    );
+    assert!(
+        of("train")["cpu_hours_asked"].as_f64().unwrap() > of("train")["cpu_hours_used"].as_f64().unwrap()
+    );
+    assert_eq!(of("train")["imbalance"], Value::Null);
+    for (by, key) in [("user", "ada"), ("tag:team", "vision")] {
+        let found = groups(home, &["--by", by]);
+        assert_eq!((found.len(), &found[0]["key"], &found[0]["runs"]), (1, &key.into(), &3.into()));
+    }
+    let before = groups(home, &["--by", "node"]);
+    assert!(fleet(home, &["compact"]).starts_with("merged 6 files of 1 days into 2"));
+    assert_eq!((files(home, "runs"), files(home, "samples")), (1, 1));
+    assert_eq!(groups(home, &["--by", "node"]), before);
+    assert_eq!(groups(home, &["--since", "2100-01-01"]), Vec::<Value>::new());
+}
+
+#[test]
+fn ranks_of_a_distributed_program_are_one_run_with_its_imbalance() {
+    let home = tempfile::tempdir().unwrap();
+    let slurm = |rank: &'static str| {
+        vec![("SLURM_JOB_ID", "42"), ("SLURM_STEP_ID", "0"), ("SLURM_PROCID", rank), ("SLURM_NTASKS", "4")]
+    };
+    let torchrun = |rank: &'static str| vec![("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "4")];
+    for (job, variables) in [("slurm", &slurm as &dyn Fn(&'static str) -> Vec<_>), ("torchrun", &torchrun)] {
+        for (rank, cpu_s) in [("0", "0.6"), ("1", "0.2"), ("2", "0.2"), ("3", "0.2")] {
+            let output = run(home.path(), job, &variables(rank), &["python3", "-c", SPIN, cpu_s]);
+            assert!(output.status.success(), "{}", text(&output));
+        }
+    }
+    for group in groups(home.path(), &[]) {
+        assert_eq!((&group["runs"], &group["recordings"]), (&1.into(), &4.into()), "{group}");
+        // The busiest rank by the mean; starting Python adds to each rank.
+        let imbalance = group["imbalance"].as_f64().unwrap();
+        assert!((1.7..2.05).contains(&imbalance), "{group}");
+    }
+}
+
+#[test]
+fn store_that_cannot_be_written_costs_the_job_nothing_and_gets_the_run_later() {
+    let home = tempfile::tempdir().unwrap();
+    let store = home.path().join("store");
+    // A file where the folder should be, since root may write anywhere.
+    fs::write(&store, "").unwrap();
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o600)).unwrap();
+    let output = run(home.path(), "train", &[], &["sh", "-c", "exit 3"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output).contains("`resource-tracker fleet push` stores it"), "{}", text(&output));
+    fs::remove_file(&store).unwrap();
+    assert!(fleet(home.path(), &["push"]).starts_with("stored 1 of 1 runs"));
+    assert!(fleet(home.path(), &["push"]).starts_with("stored 0 of 1 runs"));
+    assert_eq!(groups(home.path(), &[])[0]["runs"], 1);
+}
+
+#[test]
+fn nothing_is_lost_when_compact_is_killed() {
+    let home = tempfile::tempdir().unwrap();
+    let store = home.path().join("store");
+    for _ in 0..6 {
+        run(home.path(), "train", &[], &["true"]);
+    }
+    for number in 0..20_u64 {
+        let mut compact = tracker(home.path());
+        let compact = compact.args(["fleet", "compact", "--store", store.to_str().unwrap()]);
+        let mut child = compact.stdout(Stdio::null()).spawn().unwrap();
+        thread::sleep(Duration::from_micros(300 * number));
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert_eq!(groups(home.path(), &[])[0]["recordings"], 6 + number);
+        run(home.path(), "train", &[], &["true"]);
+    }
+    fleet(home.path(), &["compact"]);
+    assert_eq!(
+        (groups(home.path(), &[])[0]["recordings"].as_u64(), files(home.path(), "runs")),
+        (Some(26), 1)
+    );
+}

@@ -1,0 +1,270 @@
+//! The dataset of many runs: Parquet files by day.
+//!
+//! ```text
+//! runs/date=2026-03-12/3f9c1a7b2d40.parquet       one row: identity, requested, used, wasted, cost, advice, cause
+//! runs/date=2026-03-12/compact-….parquet          the rows of many runs, in place of their files
+//! samples/date=2026-03-12/3f9c1a7b2d40.parquet    the rows of the recording
+//! ```
+//!
+//! In:  rows of runs, and samples. Out: the runs of a day, each once.
+//! Not here: the columns (`columns`), the place (`store`), sums (`summary`).
+//!
+//! Any number of processes can write: each run has its own file, which is never seen in part. `compact` writes the merged
+//! file before it removes the files that it merged. A run may therefore be in two files, and readers count it once; a
+//! reader whose file has just been removed lists the day again.
+
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use jiff::Timestamp;
+use parquet::errors::ParquetError;
+use thiserror::Error;
+
+use super::columns;
+use super::store::{Object, Store, StoreError};
+use super::table::Table;
+
+const RUNS: &str = "runs";
+const SAMPLES: &str = "samples";
+const SUFFIX: &str = ".parquet";
+const COMPACT: &str = "compact-";
+/// Files of a day are listed again this often, if files of the listing have been removed.
+const MOST_LISTINGS: usize = 50;
+/// Files that are read at once.
+const MOST_READERS: usize = 8;
+/// Rows of this many bytes of files go into one merged file.
+const MERGED_BYTES: u64 = 64 << 20;
+
+/// Why a dataset cannot be read or written.
+#[derive(Debug, Error)]
+pub enum DatasetError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot read `{key}` as Parquet")]
+    Content { key: String, source: ParquetError },
+    #[error("cannot encode Parquet")]
+    Encode(#[source] ParquetError),
+    #[error("a thread that reads the store has ended")]
+    Reader,
+    #[error("cannot read the run `{id}` of the history")]
+    Run { id: String, source: Box<dyn std::error::Error + Send + Sync> },
+}
+
+impl DatasetError {
+    /// Whether one run is the cause, and not the store.
+    pub const fn is_of_run(&self) -> bool {
+        matches!(self, Self::Run { .. })
+    }
+
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Store(error) => error.hint(),
+            Self::Content { .. } => Some("remove the file, or move it out of the store"),
+            Self::Encode(_) | Self::Reader | Self::Run { .. } => None,
+        }
+    }
+}
+
+/// What `compact` has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    pub days: usize,
+    pub merged_files: usize,
+    pub written_files: usize,
+}
+
+/// A dataset in a store.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    store: Store,
+}
+
+impl Dataset {
+    pub fn open(url: &str) -> Result<Self, DatasetError> {
+        Ok(Self { store: Store::open(url)? })
+    }
+
+    /// Address of the store.
+    pub fn url(&self) -> String {
+        self.store.url()
+    }
+
+    /// Stores a run. Its samples come first, so that every run that is listed is complete.
+    pub fn put(&self, id: &str, start_s: f64, row: &Table, samples: &Table) -> Result<(), DatasetError> {
+        let key = format!("{SAMPLES}/{}/{id}{SUFFIX}", day_of(start_s));
+        self.store.put(&key, &encode(samples)?, false)?;
+        self.put_run(id, start_s, row)
+    }
+
+    /// Stores the row of a run without samples.
+    pub fn put_run(&self, id: &str, start_s: f64, row: &Table) -> Result<(), DatasetError> {
+        let key = format!("{RUNS}/{}/{id}{SUFFIX}", day_of(start_s));
+        Ok(self.store.put(&key, &encode(row)?, false)?)
+    }
+
+    /// Days with runs, such as `date=2026-03-12`, in order.
+    pub fn days(&self) -> Result<Vec<String>, DatasetError> {
+        let mut days = self.store.folders(RUNS)?;
+        days.retain(|day| day.starts_with("date="));
+        Ok(days)
+    }
+
+    /// The runs of a day, each once, with these columns, `id` and `stored_time`.
+    pub fn runs(&self, day: &str, columns: &[&str]) -> Result<Table, DatasetError> {
+        let columns = [&["id", "stored_time"], columns].concat();
+        let folder = format!("{RUNS}/{day}");
+        let mut listings = 0;
+        let tables = loop {
+            listings += 1;
+            match self.read_all(&folder, &self.files(&folder)?, &columns) {
+                Err(DatasetError::Store(error)) if error.is_not_found() && listings < MOST_LISTINGS => {}
+                tables => break tables?,
+            }
+        };
+        let mut all = Table::default();
+        for table in tables {
+            all.append(table);
+        }
+        keep_newest(&mut all);
+        Ok(all)
+    }
+
+    fn files(&self, folder: &str) -> Result<Vec<Object>, DatasetError> {
+        let mut files = self.store.objects(folder)?;
+        files.retain(|file| file.name.ends_with(SUFFIX));
+        Ok(files)
+    }
+
+    /// Reads files with several threads, in order.
+    fn read_all(&self, folder: &str, files: &[Object], columns: &[&str]) -> Result<Vec<Table>, DatasetError> {
+        let next = AtomicUsize::new(0);
+        let read = || {
+            let mut read = Vec::new();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(file) = files.get(at) else { break };
+                read.push((at, self.read(&format!("{folder}/{}", file.name), columns)?));
+            }
+            Ok(read)
+        };
+        let readers = thread::available_parallelism().map_or(1, NonZero::get).min(MOST_READERS);
+        let found: Vec<Result<Vec<_>, DatasetError>> = thread::scope(|scope| {
+            let started: Vec<_> = (1..readers.min(files.len())).map(|_| scope.spawn(read)).collect();
+            let mut found = vec![read()];
+            found.extend(
+                started.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(DatasetError::Reader))),
+            );
+            found
+        });
+        let mut tables = Vec::with_capacity(files.len());
+        for read in found {
+            tables.extend(read?);
+        }
+        tables.sort_unstable_by_key(|(at, _)| *at);
+        Ok(tables.into_iter().map(|(_, table)| table).collect())
+    }
+
+    fn read(&self, key: &str, columns: &[&str]) -> Result<Table, DatasetError> {
+        let content = self.store.get(key)?;
+        Table::read(content.into(), columns)
+            .map_err(|source| DatasetError::Content { key: key.to_owned(), source })
+    }
+
+    /// Merges the small files of each day.
+    pub fn compact(&self) -> Result<Compacted, DatasetError> {
+        let mut done = Compacted::default();
+        for day in self.days()? {
+            let before = done.merged_files;
+            for kind in [RUNS, SAMPLES] {
+                self.compact_folder(&format!("{kind}/{day}"), kind == RUNS, &mut done)?;
+            }
+            done.days += usize::from(done.merged_files > before);
+        }
+        Ok(done)
+    }
+
+    fn compact_folder(&self, folder: &str, is_runs: bool, done: &mut Compacted) -> Result<(), DatasetError> {
+        let mut files = self.files(folder)?;
+        files.retain(|file| file.bytes < MERGED_BYTES / 2);
+        while files.len() > 1 {
+            let mut bytes = 0;
+            let fit = files.iter().take_while(|file| {
+                bytes += file.bytes;
+                bytes <= MERGED_BYTES
+            });
+            let merged: Vec<Object> = files.drain(..fit.count().max(2)).collect();
+            // Another `compact` may have removed a file: what it wrote is merged the next time.
+            match self.merge(folder, &merged, is_runs) {
+                Err(DatasetError::Store(error)) if error.is_not_found() => return Ok(()),
+                merged => merged?,
+            }
+            done.merged_files += merged.len();
+            done.written_files += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes the rows of these files to one file, and then removes these files.
+    fn merge(&self, folder: &str, files: &[Object], is_runs: bool) -> Result<(), DatasetError> {
+        let mut all = Table::default();
+        for table in self.read_all(folder, files, &[])? {
+            all.append(table);
+        }
+        if is_runs {
+            keep_newest(&mut all);
+        }
+        let content = encode(&all)?;
+        let target = format!("{COMPACT}{:016x}{SUFFIX}", hash(&content));
+        self.store.put(&format!("{folder}/{target}"), &content, true)?;
+        for file in files.iter().filter(|file| file.name != target) {
+            self.store.remove(&format!("{folder}/{}", file.name))?;
+        }
+        Ok(())
+    }
+}
+
+fn encode(table: &Table) -> Result<Vec<u8>, DatasetError> {
+    let mut content = Vec::new();
+    table.write(&mut content, columns::VERSION).map_err(DatasetError::Encode)?;
+    Ok(content)
+}
+
+/// The day of a moment in UTC; a moment out of range is in 1970.
+pub(super) fn day_of(seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "a time beyond the range is its end")]
+    let moment = Timestamp::from_second(seconds.floor() as i64).unwrap_or(Timestamp::UNIX_EPOCH);
+    format!("date={}", moment.strftime("%Y-%m-%d"))
+}
+
+/// Of several rows of one run, keeps the row that was stored last.
+fn keep_newest(table: &mut Table) {
+    let mut newest: HashMap<&str, (usize, f64)> = HashMap::with_capacity(table.len());
+    let mut kept = vec![true; table.len()];
+    let mut drop_row = |row: usize| kept.iter_mut().skip(row).take(1).for_each(|kept| *kept = false);
+    for row in 0..table.len() {
+        let Some(id) = table.text("id", row) else { continue };
+        let stored = table.number("stored_time", row).unwrap_or(f64::NEG_INFINITY);
+        match newest.get(id) {
+            Some((_, before)) if *before >= stored => drop_row(row),
+            Some((other, _)) => {
+                drop_row(*other);
+                newest.insert(id, (row, stored));
+            }
+            None => {
+                newest.insert(id, (row, stored));
+            }
+        }
+    }
+    if kept.contains(&false) {
+        table.keep(&kept);
+    }
+}
+
+/// FNV-1a: a name that is the same for the same content.
+fn hash(content: &[u8]) -> u64 {
+    content
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}

@@ -1,0 +1,50 @@
+//! Beyond one machine: the runs of a fleet as one dataset of Parquet files.
+//!
+//! In:  runs of the history. Out: [`Fleet`]: a dataset in a store, its summary, and the same sums in SQL.
+//! Not here: when a run is stored (`run`), the text of a summary (the command).
+
+pub mod columns;
+pub mod dataset;
+pub mod sql;
+pub mod store;
+pub mod summary;
+pub mod table;
+
+pub use dataset::{Dataset as Fleet, DatasetError as FleetError};
+pub use summary::By;
+
+use dataset::{Dataset, DatasetError};
+use sql::Engine;
+use table::Table;
+
+use crate::os::Moment;
+use crate::report::Context;
+use crate::store::history::Entry;
+use crate::store::recording::Recording;
+
+impl Dataset {
+    /// Stores a run with its samples. Storing it again replaces it.
+    pub fn store_run(
+        &self,
+        entry: &Entry,
+        recording: &Recording,
+        context: &Context,
+    ) -> Result<(), DatasetError> {
+        let unreadable = |source| DatasetError::Run { id: entry.id.clone(), source: Box::new(source) };
+        let row = columns::run_row(entry, &recording.head, context, Moment::now().wall_s());
+        let row = Table::of_rows(columns::run_columns(), &[row]);
+        let samples = columns::samples(recording, &entry.id).map_err(unreadable)?;
+        self.put(&entry.id, entry.start_time.unwrap_or(0.0), &row, &samples)
+    }
+
+    /// Views and the query of the summary as SQL for an engine: `duckdb`, `spark` or `trino`; `None` for another name.
+    pub fn sql(&self, engine: &str, by: &By) -> Option<String> {
+        let engine = match engine {
+            "duckdb" => Engine::DuckDb,
+            "spark" => Engine::Spark,
+            "trino" => Engine::Trino,
+            _ => return None,
+        };
+        Some(format!("{}\n{}", sql::views(engine, &self.url()), sql::summary(engine, by)))
+    }
+}

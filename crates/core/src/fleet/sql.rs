@@ -1,0 +1,76 @@
+//! Views and the summary in SQL, for engines that read Parquet.
+//!
+//! In:  the engine and the address of the store. Out: SQL text. The sums are those of `summary`.
+
+use super::summary::{By, SUMS};
+
+/// An engine that reads the dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    DuckDb,
+    Spark,
+    Trino,
+}
+
+impl Engine {
+    /// The files of a table.
+    fn table(self, url: &str, name: &str) -> String {
+        let url = url.trim_end_matches('/').replace('\'', "''");
+        match self {
+            Self::DuckDb => format!(
+                "read_parquet('{url}/{name}/*/*.parquet', union_by_name = true, hive_partitioning = true)"
+            ),
+            Self::Spark => format!("parquet.`{}/{name}`", url.replace('`', "``")),
+            // A table that a Hive or Delta catalogue has for the folder.
+            Self::Trino => format!("resource_tracker.{name}_files"),
+        }
+    }
+}
+
+/// The view `runs`: each run once, without runs that are part of another run.
+pub fn views(engine: Engine, url: &str) -> String {
+    let (runs, samples) = (engine.table(url, "runs"), engine.table(url, "samples"));
+    let create =
+        if engine == Engine::Spark { "CREATE OR REPLACE TEMPORARY VIEW" } else { "CREATE OR REPLACE VIEW" };
+    format!(
+        "{create} all_runs AS\nSELECT * FROM (\n  SELECT *, row_number() OVER (PARTITION BY id ORDER BY stored_time DESC) AS copy\n  \
+         FROM {runs}\n) WHERE copy = 1;\n\n\
+         {create} runs AS SELECT * FROM all_runs WHERE parent IS NULL;\n\n\
+         {create} samples AS SELECT * FROM {samples};\n"
+    )
+}
+
+/// The query of `fleet summary` over the view `runs`.
+pub fn summary(engine: Engine, by: &By) -> String {
+    let key = match by {
+        By::Job => "job".to_owned(),
+        By::User => "\"user\"".to_owned(),
+        By::Node => "node".to_owned(),
+        By::Day => "CAST(date AS VARCHAR(10))".to_owned(),
+        By::Tag(tag) => {
+            let tag = tag.replace('\'', "''");
+            match engine {
+                Engine::DuckDb => format!("json_extract_string(tags, '$.\"{tag}\"')"),
+                Engine::Spark => format!("get_json_object(tags, \"$['{tag}']\")"),
+                Engine::Trino => format!("json_extract_scalar(tags, '$[\"{tag}\"]')"),
+            }
+        }
+    };
+    let key = if engine == Engine::Spark { key.replace("\"user\"", "`user`") } else { key };
+    let sums: Vec<String> = SUMS.iter().map(|column| format!("sum({column}) AS {column}")).collect();
+    let sums = sums.join(", ");
+    let flag = |column: &str| format!("max(CASE WHEN {column} THEN 1 ELSE 0 END) AS {column}");
+    format!(
+        "WITH programs AS (\n  SELECT {key} AS key, coalesce('program ' || distributed, 'run ' || id) AS program, count(*) AS recordings,\n    \
+         {failed}, {oom},\n    {sums},\n    \
+         CASE WHEN count(distributed) > 0 AND count(cpu_seconds) > 1 AND sum(cpu_seconds) > 0\n      \
+         THEN max(cpu_seconds) / avg(cpu_seconds) END AS imbalance\n  \
+         FROM runs GROUP BY 1, 2\n)\n\
+         SELECT * FROM (\n  SELECT key, count(*) AS runs, sum(recordings) AS recordings, sum(is_failed) AS failed,\n  \
+         sum(out_of_memory) AS out_of_memory, {sums},\n  avg(imbalance) AS imbalance\n\
+         FROM programs GROUP BY key\n)\n\
+         ORDER BY coalesce(savings_usd, 0) DESC, coalesce(cpu_hours_wasted, 0) DESC, key;\n",
+        failed = flag("is_failed"),
+        oom = flag("out_of_memory"),
+    )
+}

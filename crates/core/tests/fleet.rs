@@ -1,0 +1,88 @@
+//! A dataset while many threads write to it and `compact` merges its files.
+#![cfg(feature = "parquet")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use resource_tracker::fleet::By;
+use resource_tracker::fleet::columns::run_columns;
+use resource_tracker::fleet::dataset::Dataset;
+use resource_tracker::fleet::table::Table;
+use serde_json::json;
+
+const WRITERS: u64 = 32;
+const RUNS: u64 = 20;
+
+fn put(dataset: &Dataset, id: &str) {
+    let row = json!({"id": id, "stored_time": 1.0, "job": "train", "cpu_hours_used": 0.5});
+    let row = Table::of_rows(run_columns(), &[row.as_object().unwrap().clone()]);
+    dataset.put_run(id, 0.0, &row).unwrap();
+}
+
+fn recordings(dataset: &Dataset) -> u64 {
+    dataset.summary(&By::Job, None).unwrap().first().map_or(0, |line| line.recordings)
+}
+
+#[test]
+fn every_run_counts_once_while_others_write_and_compact() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = Dataset::open(folder.path().to_str().unwrap()).unwrap();
+    let (stored, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (dataset, stored) = (&dataset, &stored);
+                scope.spawn(move || {
+                    for run in 0..RUNS {
+                        put(dataset, &format!("{writer:02}-{run:02}"));
+                        stored.fetch_add(1, Ordering::SeqCst);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::SeqCst) {
+                    dataset.compact().unwrap();
+                }
+            });
+        }
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            let before = stored.load(Ordering::SeqCst);
+            let counted = recordings(&dataset);
+            // A writer may have stored a run that it has not counted yet.
+            let after = stored.load(Ordering::SeqCst) + WRITERS;
+            assert!((before..=after).contains(&counted), "{counted} of {before} to {after}");
+        }
+        is_done.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(recordings(&dataset), WRITERS * RUNS);
+    dataset.compact().unwrap();
+    let lines = dataset.summary(&By::Job, None).unwrap();
+    assert_eq!((lines[0].recordings, lines[0].cpu_hours_used), (WRITERS * RUNS, Some(0.5 * 640.0)));
+}
+
+#[test]
+fn newest_row_of_a_run_counts_and_days_before_since_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = Dataset::open(folder.path().to_str().unwrap()).unwrap();
+    let store = |id: &str, start: f64, stored: f64, hours: f64| {
+        let row = json!({"id": id, "stored_time": stored, "start_time": start, "job": "train", "cpu_hours_used": hours});
+        let row = Table::of_rows(run_columns(), &[row.as_object().unwrap().clone()]);
+        dataset.put_run(id, start, &row).unwrap();
+    };
+    let day_s = 86_400.0;
+    store("a", 0.0, 1.0, 1.0);
+    store("b", 0.0, 1.0, 1.0);
+    dataset.compact().unwrap();
+    store("a", 0.0, 2.0, 5.0);
+    store("c", 2.0 * day_s, 1.0, 7.0);
+    let hours =
+        |since| dataset.summary(&By::Job, since).unwrap().first().and_then(|line| line.cpu_hours_used);
+    assert_eq!(hours(None), Some(13.0));
+    std::fs::write(folder.path().join("runs/date=1970-01-01/damaged.parquet"), "PAR1").unwrap();
+    assert_eq!(hours(Some(1.5 * day_s)), Some(7.0));
+    let error = dataset.summary(&By::Job, None).unwrap_err();
+    assert!(error.to_string().contains("damaged.parquet") && error.hint().is_some());
+}

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""The summary of a synthetic fleet by this tracker and by SQL engines: equal in every figure, and how long each takes.
+
+    tests/fleet/engines.py --tracker PROGRAM --generator PROGRAM [--runs N] [--engines duckdb,spark]
+
+DuckDB reads the dataset before and after `fleet compact`, Spark after it, with real worker processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+#: Runs a command from a small process: the peak memory of a child starts with that of the process that forks it.
+MEASURE = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
+GROUPS = ["job", "user", "node", "day", "tag:team"]
+COUNTS = ["runs", "recordings", "failed", "out_of_memory"]
+
+
+def command(tracker: str, *words: str) -> tuple[str, float, float]:
+    """Run a command of `fleet`; return its output, its duration and its peak memory in MiB."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, tracker, "fleet", *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout, time.monotonic() - began, int(done.stderr.split()[-1]) / 1024
+
+
+def statements(tracker: str, store: str, engine: str, by: str) -> list[str]:
+    text = command(tracker, "sql", "--store", store, "--engine", engine, "--by", by)[0]
+    return [statement for statement in text.split(";") if statement.strip()]
+
+
+def duckdb_rows(tracker: str, store: str, by: str) -> list[dict]:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        *views, query = statements(tracker, store, "duckdb", by)
+        for view in views:
+            connection.execute(view)
+        result = connection.execute(query)
+        names = [column[0] for column in result.description]
+        return [dict(zip(names, row)) for row in result.fetchall()]
+
+
+class Spark:
+    def __init__(self) -> None:
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false")
+        self.session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
+        self.session.sparkContext.setLogLevel("ERROR")
+
+    def rows(self, tracker: str, store: str, by: str) -> list[dict]:
+        *views, query = statements(tracker, store, "spark", by)
+        for view in views:
+            self.session.sql(view)
+        return [row.asDict() for row in self.session.sql(query).collect()]
+
+
+def compare(engine: str, by: str, expected: list[dict], found: list[dict]) -> None:
+    key = lambda row: (row["key"] is not None, row["key"] or "")  # noqa: E731
+    expected, found = sorted(expected, key=key), sorted(found, key=key)
+    assert [row["key"] for row in expected] == [row["key"] for row in found], f"{engine}: other groups by {by}"
+    for one, other in zip(expected, found):
+        for name, value in one.items():
+            theirs = other[name]
+            if name in COUNTS or name == "key" or value is None:
+                assert value == theirs, (engine, by, one["key"], name, value, theirs)
+            else:
+                assert math.isclose(value, theirs, rel_tol=1e-9, abs_tol=1e-9), (engine, by, one["key"], name, value, theirs)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tracker", required=True)
+    parser.add_argument("--generator", required=True)
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--engines", default="duckdb")
+    args = parser.parse_args()
+    engines = args.engines.split(",")
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "store")
+        subprocess.run([args.generator, store, str(args.runs)], check=True, stdout=subprocess.DEVNULL)
+        answers = {}
+        for state in ["before compact", "after compact"]:
+            for by in GROUPS:
+                text, seconds, mib = command(args.tracker, "summary", "--json", "--store", store, "--by", by)
+                rows = json.loads(text)["groups"]
+                assert answers.setdefault(by, rows) == rows or state == "after compact"
+                compare("compacted", by, answers[by], rows)
+                if by == "job":
+                    print(f"{state}: {args.runs} runs, native {seconds:.2f} s, {mib:.0f} MiB", flush=True)
+                began = time.monotonic()
+                compare("duckdb", by, rows, duckdb_rows(args.tracker, store, by))
+                if by == "job":
+                    print(f"{state}: DuckDB {time.monotonic() - began:.2f} s", flush=True)
+            if state == "before compact":
+                print(command(args.tracker, "compact", "--store", store)[0].strip(), flush=True)
+        if "spark" in engines:
+            spark = Spark()
+            for by in GROUPS:
+                began = time.monotonic()
+                compare("spark", by, answers[by], spark.rows(args.tracker, store, by))
+                print(f"Spark by {by} {time.monotonic() - began:.2f} s", flush=True)
+            spark.session.stop()
+    print(f"engines agree on {len(GROUPS)} groupings of {args.runs} runs: native, {', '.join(engines)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
