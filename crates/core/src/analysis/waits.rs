@@ -98,7 +98,10 @@ impl Facts<'_> {
     fn cause(&self) -> Cause {
         let share = self.share;
         let (on_cpu, queued) = (share(Metric::OnCpu), share(Metric::CpuQueue));
-        let uses_all = self.cpus.is_none_or(|cpus| self.cores >= cpus * FULL);
+        // On a machine that others use too, the job gets fewer CPUs than it would fill alone.
+        let uses_all = self
+            .cpus
+            .is_none_or(|cpus| self.cores >= cpus * FULL || self.cores + queued >= cpus + QUEUED_THREADS);
         if share(Metric::PressureMemory) >= PAGING && share(Metric::MajorFaults) >= FAULTS_PER_S {
             Cause::Paging
         } else if share(Metric::WaitQuota) >= STOPPED {
@@ -191,7 +194,9 @@ mod tests {
             (&[(on_cpu, 0.99)][..], 0.99, Cause::Computing, "99 % of the time, on one CPU"),
             (&[(on_cpu, 1.0), (queue, 0.1)], 1.9, Cause::Computing, "Mostly computing: 100 %"),
             (&[(on_cpu, 1.0), (queue, 2.0)], 2.0, Cause::ShortOfCpus, "2.0 more threads"),
+            (&[(on_cpu, 1.0), (queue, 2.5)], 1.5, Cause::ShortOfCpus, "2.5 more threads"),
             (&[(on_cpu, 0.5), (Metric::WaitCpu, 0.5), (queue, 0.5)], 0.5, Cause::WaitingForCpu, "50 %"),
+            (&[(on_cpu, 0.7), (Metric::WaitCpu, 0.3), (queue, 1.0)], 1.0, Cause::WaitingForCpu, "30 %"),
             (&[(on_cpu, 0.5), (Metric::WaitQuota, 0.5)], 0.5, Cause::Throttled, "CPU limit 50 %"),
             (&[(Metric::WaitDisk, 0.61), (Metric::Idle, 0.3)], 0.1, Cause::Disk, "disk: 61 %"),
             (&[(Metric::Idle, 0.97)], 0.01, Cause::Idle, "idle: 97 %"),
