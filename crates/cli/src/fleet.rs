@@ -8,7 +8,7 @@ use resource_tracker::human;
 use resource_tracker::{AdviceOptions, Fleet, HistoryEntry};
 use serde_json::json;
 
-use crate::args::{FleetCommand, PushArgs, SqlArgs, StoreArgs, SummaryArgs};
+use crate::args::{FleetCommand, PullArgs, PushArgs, SqlArgs, StoreArgs, SummaryArgs};
 use crate::failure::Failure;
 use crate::load::recovered_history;
 use crate::show::{self, Table};
@@ -20,13 +20,20 @@ pub fn fleet(command: &FleetCommand) -> Result<u8, Failure> {
     match command {
         FleetCommand::Push(args) => push(args),
         FleetCommand::Summary(args) => summary(args),
+        FleetCommand::Pull(args) => pull(args),
         FleetCommand::Compact(args) => compact(args),
         FleetCommand::Sql(args) => sql(args),
     }
 }
 
+/// The store, if it may be used.
+fn allowed(args: &StoreArgs) -> Result<&Fleet, Failure> {
+    args.store.check_network(args.network.offline).map_err(failure)?;
+    Ok(&args.store)
+}
+
 fn push(args: &PushArgs) -> Result<u8, Failure> {
-    let (history, store) = (recovered_history()?, &args.to.store);
+    let (store, history) = (allowed(&args.to)?, recovered_history()?);
     let entries: Vec<HistoryEntry> = if args.runs.is_empty() {
         let listing = history.list()?;
         show::unreadable_runs(&listing.damaged);
@@ -49,8 +56,23 @@ fn push(args: &PushArgs) -> Result<u8, Failure> {
     show::text(&format!("stored {stored} of {} runs in {}\n", entries.len(), store.url()))
 }
 
+fn pull(args: &PullArgs) -> Result<u8, Failure> {
+    let store = allowed(&args.of)?;
+    args.to.check_network(args.of.network.offline).map_err(failure)?;
+    let done = store.pull(&args.to, args.since, |day| show::progress(&format!("copying {day}")));
+    show::progress("");
+    let done = done.map_err(failure)?;
+    show::text(&format!(
+        "copied {} files from {} to {}, removed {} that are merged\n",
+        done.copied_files,
+        store.url(),
+        args.to.url(),
+        done.removed_files
+    ))
+}
+
 fn compact(args: &StoreArgs) -> Result<u8, Failure> {
-    let done = args.store.compact().map_err(failure)?;
+    let done = allowed(args)?.compact().map_err(failure)?;
     show::text(&format!(
         "merged {} files of {} days into {}\n",
         done.merged_files, done.days, done.written_files
@@ -63,12 +85,12 @@ fn sql(args: &SqlArgs) -> Result<u8, Failure> {
 }
 
 fn summary(args: &SummaryArgs) -> Result<u8, Failure> {
-    let lines = args.of.store.summary(&args.group.by, args.since).map_err(failure)?;
+    let lines = allowed(&args.of)?.summary(&args.group.by, args.since).map_err(failure)?;
     if args.format.json {
         return show::json(&json!({ "store": args.of.store.url(), "groups": lines }));
     }
     if lines.is_empty() {
-        return show::text("no runs: `resource-tracker run --store FOLDER -- COMMAND` stores one\n");
+        return show::text("no runs: `resource-tracker run --store URL -- COMMAND` stores one\n");
     }
     let mut table = Table::new(&[
         "",
@@ -114,7 +136,11 @@ fn failure(error: resource_tracker::FleetError) -> Failure {
 
 /// Stores a run of the history from a process of its own, which goes on if it takes longer than a moment. Returns a warning
 /// if the run is not stored yet.
-pub fn store_run(store: &Fleet, id: &str) -> Option<String> {
+pub fn store_run(store: &Fleet, id: &str, is_offline: bool) -> Option<String> {
+    let later = "`resource-tracker fleet push` stores it";
+    if let Err(error) = store.check_network(is_offline) {
+        return Some(format!("{error}; {later}"));
+    }
     let pushed = std::env::current_exe().and_then(|program| {
         let mut command = Command::new(program);
         command.args(["fleet", "push", "--store", &store.url(), id]);
@@ -132,7 +158,6 @@ pub fn store_run(store: &Fleet, id: &str) -> Option<String> {
             thread::sleep(Duration::from_millis(2));
         }
     });
-    let later = "`resource-tracker fleet push` stores it";
     match pushed {
         Ok(true) => None,
         Ok(false) => Some(format!("the run is not in the store `{}` yet: {later}", store.url())),

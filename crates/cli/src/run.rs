@@ -121,7 +121,7 @@ impl<'a> JobHooks<'a> {
         let inputs = self.inputs.take().or_else(|| Inputs::measure(&self.args.inputs));
         let Some(mut saved) = saver.finish(done, inputs) else { return };
         if let (Some(store), Some(id)) = (&self.args.store, saved.id.clone()) {
-            saved.notes.extend(store_run(store, &id));
+            saved.notes.extend(store_run(store, &id, self.args.offline));
         }
         if !needs_servers(self.args) {
             return;

@@ -27,8 +27,9 @@ use crate::show::{self, Table};
 const PROJECT_FILE: &str = "resource-tracker.toml";
 /// The user's file, in the configuration folder.
 const USER_FILE: &str = "config.toml";
-/// The only setting that also applies to commands other than [`COMMANDS`].
+/// The settings that also apply to commands other than [`COMMANDS`]; the store to those of `fleet`.
 const NETWORK: &str = "offline";
+const STORE: &str = "store";
 /// Maximum size of a settings file.
 const MAX_BYTES: u64 = 64 << 10;
 /// What a project's file can set.
@@ -108,8 +109,10 @@ impl Settings {
     pub fn read(parser: &Command, arguments: &[OsString]) -> Result<Self, Failure> {
         let name = arguments.get(1).and_then(|name| name.to_str());
         let command = name.and_then(|name| parser.find_subcommand(name));
-        let uses_settings =
-            |command: &Command| ["config", SHOW].contains(&command.get_name()) || has(command, NETWORK);
+        let uses_settings = |command: &Command| {
+            let mut all = command.get_subcommands().chain([command]);
+            ["config", SHOW].contains(&command.get_name()) || all.any(|command| has(command, NETWORK))
+        };
         if !command.is_some_and(uses_settings) {
             return Ok(Self::default());
         }
@@ -192,12 +195,12 @@ impl Settings {
         }
         let conflicting = conflicting(&parser, arguments);
         parser.mut_subcommands(|command| {
-            let takes_all = COMMANDS.contains(&command.get_name());
-            let takes_filters = FILTERED.contains(&command.get_name());
-            self.with_defaults(command, |id| {
-                (takes_all || id == NETWORK || (takes_filters && is_filter(id)))
-                    && !conflicting.iter().any(|other| other == id)
-            })
+            let is_of = |names: &[&str]| names.contains(&command.get_name());
+            let (takes_all, takes_filters) = (is_of(&COMMANDS), is_of(&FILTERED));
+            let takes = |id: &str| takes_all || id == NETWORK || (takes_filters && is_filter(id));
+            let is_free = |id: &str| !conflicting.iter().any(|other| other == id);
+            let command = self.with_defaults(command, |id| takes(id) && is_free(id));
+            command.mut_subcommands(|inner| self.with_defaults(inner, |id| id == NETWORK || id == STORE))
         })
     }
 
@@ -213,8 +216,9 @@ impl Settings {
 /// Forgets variables that are empty, and those whose option conflicts with an option on the command line.
 pub fn with_variables(parser: Command, arguments: &[OsString]) -> Command {
     let forget = |parser: Command, forgets: &dyn Fn(&Arg) -> bool| {
+        let forget = |arg: Arg| if forgets(&arg) { arg.env(Resettable::Reset) } else { arg };
         parser.mut_subcommands(|command| {
-            command.mut_args(|arg| if forgets(&arg) { arg.env(Resettable::Reset) } else { arg })
+            command.mut_args(forget).mut_subcommands(|inner| inner.mut_args(forget))
         })
     };
     let overridden = conflicting(&forget(parser.clone(), &|_| true), arguments);

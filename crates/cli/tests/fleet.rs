@@ -118,11 +118,11 @@ fn nothing_is_lost_when_compact_is_killed() {
     for _ in 0..6 {
         run(home.path(), "train", &[], &["true"]);
     }
-    for number in 0..20_u64 {
+    for number in 0..50_u64 {
         let mut compact = tracker(home.path());
         let compact = compact.args(["fleet", "compact", "--store", store.to_str().unwrap()]);
         let mut child = compact.stdout(Stdio::null()).spawn().unwrap();
-        thread::sleep(Duration::from_micros(300 * number));
+        thread::sleep(Duration::from_micros(200 * (number * 7 % 50)));
         let _ = child.kill();
         child.wait().unwrap();
         assert_eq!(groups(home.path(), &[])[0]["recordings"], 6 + number);
@@ -131,6 +131,6 @@ fn nothing_is_lost_when_compact_is_killed() {
     fleet(home.path(), &["compact"]);
     assert_eq!(
         (groups(home.path(), &[])[0]["recordings"].as_u64(), files(home.path(), "runs")),
-        (Some(26), 1)
+        (Some(56), 1)
     );
 }

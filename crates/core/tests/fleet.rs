@@ -1,5 +1,4 @@
 //! A dataset while many threads write to it and `compact` merges its files.
-#![cfg(feature = "parquet")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

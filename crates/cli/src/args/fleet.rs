@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use resource_tracker::{Fleet, FleetBy};
 
-use super::JsonArgs;
 use super::history::since;
+use super::{JsonArgs, NetworkArgs};
 
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
@@ -19,6 +19,14 @@ pub enum FleetCommand {
         after_help = "Examples:\n  resource-tracker fleet summary --store /shared/runs\n  resource-tracker fleet summary --by user --since 30d\n  resource-tracker fleet summary --by tag:team"
     )]
     Summary(SummaryArgs),
+    /// Copy the runs of a store to another one, for example to a folder for use without the network
+    ///
+    /// Files that are there already are not copied again. Files that `fleet compact` has merged since are removed from the
+    /// copy. Runs of the copy itself stay.
+    #[command(
+        after_help = "Example:\n  resource-tracker fleet pull --store s3://bucket/runs --since 30d runs"
+    )]
+    Pull(PullArgs),
     /// Merge the small files of each day
     ///
     /// Safe while other processes store runs, read the store or merge too.
@@ -31,9 +39,11 @@ pub enum FleetCommand {
 
 #[derive(Args, Debug)]
 pub struct StoreArgs {
-    /// Store of a fleet's runs: a folder
-    #[arg(long, value_name = "FOLDER", env = "RESOURCE_TRACKER_STORE", value_parser = store)]
+    /// Store of a fleet's runs: a folder, or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "URL", env = "RESOURCE_TRACKER_STORE", value_parser = store)]
     pub store: Fleet,
+    #[command(flatten)]
+    pub network: NetworkArgs,
 }
 
 #[derive(Args, Debug)]
@@ -43,6 +53,18 @@ pub struct PushArgs {
     pub runs: Vec<String>,
     #[command(flatten)]
     pub to: StoreArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct PullArgs {
+    /// Store to copy to: a folder, or s3://BUCKET/PREFIX
+    #[arg(value_name = "TO", value_parser = store)]
+    pub to: Fleet,
+    #[command(flatten)]
+    pub of: StoreArgs,
+    /// Only days since then: a date, or an age, for example 2026-03-12 or 7d
+    #[arg(long, value_name = "DATE|AGE", value_parser = since)]
+    pub since: Option<f64>,
 }
 
 #[derive(Args, Debug)]

@@ -16,7 +16,7 @@ use resource_tracker::{AdviceOptions, Aggregate, CatalogError, CatalogSettings, 
 use crate::failure::Failure;
 
 pub use compare::{CheckArgs, CompareArgs};
-pub use fleet::{FleetCommand, PushArgs, SqlArgs, StoreArgs, SummaryArgs};
+pub use fleet::{FleetCommand, PullArgs, PushArgs, SqlArgs, StoreArgs, SummaryArgs};
 pub use help::parser;
 pub use history::{ListArgs, OUT_OF_MEMORY, RmArgs, ShowArgs};
 pub use record::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs};

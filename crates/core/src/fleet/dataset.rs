@@ -14,7 +14,7 @@
 //! reader whose file has just been removed lists the day again.
 
 use std::collections::HashMap;
-use std::num::NonZero;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -23,17 +23,16 @@ use parquet::errors::ParquetError;
 use thiserror::Error;
 
 use super::columns;
-use super::store::{Object, Store, StoreError};
+use super::store::{self, Environment, Object, Store, StoreError};
 use super::table::Table;
+use crate::os::network;
 
-const RUNS: &str = "runs";
-const SAMPLES: &str = "samples";
+pub(super) const RUNS: &str = "runs";
+pub(super) const SAMPLES: &str = "samples";
 const SUFFIX: &str = ".parquet";
 const COMPACT: &str = "compact-";
 /// Files of a day are listed again this often, if files of the listing have been removed.
-const MOST_LISTINGS: usize = 50;
-/// Files that are read at once.
-const MOST_READERS: usize = 8;
+pub(super) const MOST_LISTINGS: usize = 50;
 /// Rows of this many bytes of files go into one merged file.
 const MERGED_BYTES: u64 = 64 << 20;
 
@@ -78,12 +77,25 @@ pub struct Compacted {
 /// A dataset in a store.
 #[derive(Clone, Debug)]
 pub struct Dataset {
-    store: Store,
+    pub(super) store: Arc<dyn Store>,
 }
 
 impl Dataset {
     pub fn open(url: &str) -> Result<Self, DatasetError> {
-        Ok(Self { store: Store::open(url)? })
+        Self::open_with(url, Environment::of_process())
+    }
+
+    /// Credentials and endpoint of an object store are found by the environment.
+    pub fn open_with(url: &str, environment: Environment) -> Result<Self, DatasetError> {
+        Ok(Self { store: store::open(url, environment)? })
+    }
+
+    /// An error if the store needs the network, and `--offline` or `RESOURCE_TRACKER_OFFLINE` switches it off.
+    pub fn check_network(&self, is_offline: bool) -> Result<(), DatasetError> {
+        if self.store.is_remote() && (is_offline || network::offline()) {
+            return Err(StoreError::Offline { url: self.url() }.into());
+        }
+        Ok(())
     }
 
     /// Address of the store.
@@ -131,42 +143,61 @@ impl Dataset {
         Ok(all)
     }
 
-    fn files(&self, folder: &str) -> Result<Vec<Object>, DatasetError> {
-        let mut files = self.store.objects(folder)?;
-        files.retain(|file| file.name.ends_with(SUFFIX));
-        Ok(files)
+    /// The files of a folder.
+    ///
+    /// A listing takes time. `compact` may write a merged file after its place in the listing, and then remove a file that
+    /// is not listed yet: the runs of that file would be missing. The merged file is in the next listing.
+    pub(super) fn files(&self, folder: &str) -> Result<Vec<Object>, DatasetError> {
+        let mut listings = 0;
+        loop {
+            listings += 1;
+            let mut files = self.store.objects(folder, "")?;
+            let merged = self.store.objects(folder, COMPACT)?;
+            if merged.iter().all(|file| files.contains(file)) || listings == MOST_LISTINGS {
+                files.retain(|file| file.name.ends_with(SUFFIX));
+                return Ok(files);
+            }
+        }
     }
 
-    /// Reads files with several threads, in order.
     fn read_all(&self, folder: &str, files: &[Object], columns: &[&str]) -> Result<Vec<Table>, DatasetError> {
+        self.each(files, |file| self.read(&format!("{folder}/{}", file.name), columns))
+    }
+
+    /// Does something with each file in several threads. Results are in the order of the files.
+    pub(super) fn each<T: Send>(
+        &self,
+        files: &[Object],
+        work: impl Fn(&Object) -> Result<T, DatasetError> + Sync,
+    ) -> Result<Vec<T>, DatasetError> {
         let next = AtomicUsize::new(0);
-        let read = || {
-            let mut read = Vec::new();
+        let work = || {
+            let mut done = Vec::new();
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(file) = files.get(at) else { break };
-                read.push((at, self.read(&format!("{folder}/{}", file.name), columns)?));
+                done.push((at, work(file)?));
             }
-            Ok(read)
+            Ok(done)
         };
-        let readers = thread::available_parallelism().map_or(1, NonZero::get).min(MOST_READERS);
+        let threads = self.store.requests().min(files.len());
         let found: Vec<Result<Vec<_>, DatasetError>> = thread::scope(|scope| {
-            let started: Vec<_> = (1..readers.min(files.len())).map(|_| scope.spawn(read)).collect();
-            let mut found = vec![read()];
+            let started: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut found = vec![work()];
             found.extend(
                 started.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(DatasetError::Reader))),
             );
             found
         });
-        let mut tables = Vec::with_capacity(files.len());
-        for read in found {
-            tables.extend(read?);
+        let mut all = Vec::with_capacity(files.len());
+        for done in found {
+            all.extend(done?);
         }
-        tables.sort_unstable_by_key(|(at, _)| *at);
-        Ok(tables.into_iter().map(|(_, table)| table).collect())
+        all.sort_unstable_by_key(|(at, _)| *at);
+        Ok(all.into_iter().map(|(_, result)| result).collect())
     }
 
-    fn read(&self, key: &str, columns: &[&str]) -> Result<Table, DatasetError> {
+    pub(super) fn read(&self, key: &str, columns: &[&str]) -> Result<Table, DatasetError> {
         let content = self.store.get(key)?;
         Table::read(content.into(), columns)
             .map_err(|source| DatasetError::Content { key: key.to_owned(), source })
@@ -218,10 +249,9 @@ impl Dataset {
         let content = encode(&all)?;
         let target = format!("{COMPACT}{:016x}{SUFFIX}", hash(&content));
         self.store.put(&format!("{folder}/{target}"), &content, true)?;
-        for file in files.iter().filter(|file| file.name != target) {
-            self.store.remove(&format!("{folder}/{}", file.name))?;
-        }
-        Ok(())
+        let remove = |file: &Object| Ok(self.store.remove(&format!("{folder}/{}", file.name))?);
+        let merged: Vec<Object> = files.iter().filter(|file| file.name != target).cloned().collect();
+        self.each(&merged, remove).map(|_| ())
     }
 }
 

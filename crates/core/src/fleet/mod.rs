@@ -5,6 +5,7 @@
 
 pub mod columns;
 pub mod dataset;
+pub mod pull;
 pub mod sql;
 pub mod store;
 pub mod summary;

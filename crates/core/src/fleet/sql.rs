@@ -20,7 +20,12 @@ impl Engine {
             Self::DuckDb => format!(
                 "read_parquet('{url}/{name}/*/*.parquet', union_by_name = true, hive_partitioning = true)"
             ),
-            Self::Spark => format!("parquet.`{}/{name}`", url.replace('`', "``")),
+            // The connector of Hadoop has a scheme of its own.
+            Self::Spark => {
+                let url =
+                    url.strip_prefix("s3://").map_or_else(|| url.clone(), |place| format!("s3a://{place}"));
+                format!("parquet.`{}/{name}`", url.replace('`', "``"))
+            }
             // A table that a Hive or Delta catalogue has for the folder.
             Self::Trino => format!("resource_tracker.{name}_files"),
         }

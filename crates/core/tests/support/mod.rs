@@ -19,6 +19,8 @@ pub struct Request {
     pub method: String,
     pub path: String,
     pub headers: Vec<(String, String)>,
+    /// Bytes of the body that are not read yet.
+    left: usize,
 }
 
 impl Request {
@@ -57,6 +59,8 @@ pub enum Reply {
     Raw(Vec<u8>),
     /// Sends nothing until the client closes the connection.
     Hang,
+    /// Closes the connection after half of the request's body.
+    HalfUpload,
 }
 
 impl Reply {
@@ -88,7 +92,7 @@ impl Reply {
                 bytes
             }
             Self::Raw(bytes) => bytes.clone(),
-            Self::Hang => Vec::new(),
+            Self::Hang | Self::HalfUpload => Vec::new(),
         }
     }
 }
@@ -151,6 +155,9 @@ fn serve(mut stream: TcpStream, handler: &dyn Fn(&Request) -> Reply, log: &Mutex
     let Some(request) = read_request(&mut stream) else { return };
     log.lock().unwrap().push(request.clone());
     let reply = handler(&request);
+    // A connection that is closed with unread bytes is reset, and the client may not see the reply.
+    let read = if matches!(reply, Reply::HalfUpload) { request.left / 2 } else { request.left };
+    let _ = std::io::copy(&mut (&stream).take(read as u64), &mut std::io::sink());
     // Write errors are ignored: in many tests the client closes the connection early.
     match &reply {
         Reply::Drip(_, pause) => {
@@ -183,20 +190,27 @@ fn read_request(stream: &mut TcpStream) -> Option<Request> {
         bytes.extend_from_slice(&buffer[..count]);
         if !bytes[0].is_ascii_uppercase() {
             // The client tries TLS, which this server does not support.
-            return Some(Request { method: String::new(), path: String::new(), headers: Vec::new() });
+            return Some(Request {
+                method: String::new(),
+                path: String::new(),
+                headers: Vec::new(),
+                left: 0,
+            });
         }
     }
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let head = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
     let mut lines = text.split("\r\n");
     let mut first = lines.next()?.split(' ');
-    Some(Request {
-        method: first.next()?.to_owned(),
-        path: first.next()?.to_owned(),
-        headers: lines
-            .filter_map(|line| line.split_once(':'))
-            .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
-            .collect(),
-    })
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+        .collect();
+    let mut request =
+        Request { method: first.next()?.to_owned(), path: first.next()?.to_owned(), headers, left: 0 };
+    let length = request.header("content-length").and_then(|length| length.parse::<usize>().ok());
+    request.left = length.unwrap_or(0).saturating_sub(bytes.len() - head);
+    Some(request)
 }
 
 /// Number of threads of this process.

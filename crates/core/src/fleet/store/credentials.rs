@@ -1,0 +1,240 @@
+//! Credentials for an object store, from where the AWS tools take them.
+//!
+//! In:  variables, the profile, and the services for credentials of containers and of EC2 instances (IMDSv2). Out: an
+//! access key with its secret, and until when it is valid.
+//! Not here: profiles that sign in elsewhere (SSO, roles, `credential_process`), since they need other services.
+//!
+//! The order and the names of the variables are those of the AWS SDKs and Tools Reference Guide, "Standardized credential
+//! providers". Secrets are never in an error and never printed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusty_s3::Credentials;
+use serde::Deserialize;
+use thiserror::Error;
+use url::Url;
+
+use super::profile::Profile;
+use crate::os::http::Client;
+
+/// The variables that are read.
+const VARIABLES: [&str; 20] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_CONFIG_FILE",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_DEFAULT_REGION",
+    "AWS_EC2_METADATA_DISABLED",
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "HOME",
+    "RESOURCE_TRACKER_S3_PATH_STYLE",
+    "RESOURCE_TRACKER_STORE_TIMEOUT",
+    "USERPROFILE",
+];
+
+/// Time for all requests to a service for credentials.
+const LIMIT: Duration = Duration::from_secs(2);
+const MOST_BYTES: u64 = 64 << 10;
+/// The service of EC2 instances, and that of ECS tasks.
+const INSTANCE: &str = "http://169.254.169.254";
+const CONTAINER: &str = "http://169.254.170.2";
+
+/// Why there are no credentials.
+#[derive(Debug, Error)]
+pub enum CredentialsError {
+    #[error("found none in variables, the profile, or a service of this machine")]
+    Missing,
+    #[error("`{set}` is set, and `{missing}` is not")]
+    Incomplete { set: &'static str, missing: &'static str },
+    #[error("cannot read `{path}`")]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("no profile named `{name}`")]
+    NoProfile { name: String },
+    #[error("the profile `{name}` has no access key")]
+    ProfileWithoutKeys { name: String },
+    #[error("`AWS_CONTAINER_CREDENTIALS_FULL_URI` is no service of this machine")]
+    ContainerAddress,
+    #[error("the container's service for credentials gave none")]
+    Container,
+    #[error("expired at {at}")]
+    Expired { at: Timestamp },
+}
+
+impl CredentialsError {
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Missing | Self::Incomplete { .. } => {
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            }
+            Self::Unreadable { .. } => "fix the file's permissions, or name another file",
+            Self::NoProfile { .. } => "set AWS_PROFILE to a profile of ~/.aws/config or ~/.aws/credentials",
+            Self::ProfileWithoutKeys { .. } => {
+                "`aws configure export-credentials --format env` prints variables for a profile that signs in elsewhere"
+            }
+            Self::ContainerAddress | Self::Container => "check the role of the container",
+            Self::Expired { .. } => "get new credentials",
+        }
+    }
+}
+
+/// The listed variables, as they were when the store was opened. Empty ones count as not set.
+#[derive(Clone)]
+pub struct Environment(BTreeMap<&'static str, String>);
+
+impl Environment {
+    /// The variables of this process.
+    pub fn of_process() -> Self {
+        Self::of(|name| std::env::var(name).ok())
+    }
+
+    pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let set = |name| Some((name, variable(name).filter(|value| !value.trim().is_empty())?));
+        Self(VARIABLES.into_iter().filter_map(set).collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        debug_assert!(VARIABLES.contains(&name), "{name} is not listed");
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+/// Names only.
+impl fmt::Debug for Environment {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Credentials, and when they expire.
+pub(super) struct Found {
+    pub(super) credentials: Credentials,
+    pub(super) expires: Option<Timestamp>,
+}
+
+impl Found {
+    fn lasting(key: &str, secret: &str, token: Option<&str>) -> Self {
+        let credentials = match token {
+            Some(token) => Credentials::new_with_token(key, secret, token),
+            None => Credentials::new(key, secret),
+        };
+        Self { credentials, expires: None }
+    }
+}
+
+/// The first credentials that are found.
+pub(super) fn find(environment: &Environment, profile: &Profile) -> Result<Found, CredentialsError> {
+    const KEY: &str = "AWS_ACCESS_KEY_ID";
+    const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
+    match (environment.get(KEY), environment.get(SECRET)) {
+        (Some(key), Some(secret)) => {
+            return Ok(Found::lasting(key, secret, environment.get("AWS_SESSION_TOKEN")));
+        }
+        (Some(_), None) => return Err(CredentialsError::Incomplete { set: KEY, missing: SECRET }),
+        (None, Some(_)) => return Err(CredentialsError::Incomplete { set: SECRET, missing: KEY }),
+        (None, None) => {}
+    }
+    if let (Some(key), Some(secret)) =
+        (profile.get("aws_access_key_id"), profile.get("aws_secret_access_key"))
+    {
+        return Ok(Found::lasting(key, secret, profile.get("aws_session_token")));
+    }
+    if let Some(name) = environment.get("AWS_PROFILE") {
+        return Err(CredentialsError::ProfileWithoutKeys { name: name.to_owned() });
+    }
+    let found = match of_container(environment)? {
+        None => of_instance(environment).ok_or(CredentialsError::Missing)?,
+        Some(found) => found,
+    };
+    match found.expires {
+        Some(at) if at <= Timestamp::now() => Err(CredentialsError::Expired { at }),
+        _ => Ok(found),
+    }
+}
+
+/// Credentials of an ECS task or an EKS pod; `None` outside of them.
+fn of_container(environment: &Environment) -> Result<Option<Found>, CredentialsError> {
+    let url = match (
+        environment.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+        environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+    ) {
+        (Some(path), _) => format!("{CONTAINER}{path}"),
+        (None, Some(url)) if is_of_this_machine(url) => url.to_owned(),
+        (None, Some(_)) => return Err(CredentialsError::ContainerAddress),
+        (None, None) => return Ok(None),
+    };
+    // The token in the file is renewed from time to time.
+    let token = match environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").map(PathBuf::from) {
+        None => environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(str::to_owned),
+        Some(path) => match std::fs::read_to_string(&path) {
+            Ok(token) => Some(token.trim().to_owned()),
+            Err(source) => return Err(CredentialsError::Unreadable { path, source }),
+        },
+    };
+    let headers: Vec<_> = token.iter().map(|token| ("Authorization", token.as_str())).collect();
+    answer(&Client::link_local(LIMIT, MOST_BYTES), &url, &headers)
+        .map(Some)
+        .ok_or(CredentialsError::Container)
+}
+
+/// Loopback, link-local, and the address of EKS. Credentials are requested without TLS.
+fn is_of_this_machine(url: &str) -> bool {
+    let host = Url::parse(url)
+        .ok()
+        .filter(|url| url.scheme() == "http")
+        .and_then(|url| url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok()));
+    host.is_some_and(|host| match host {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23],
+    })
+}
+
+/// Credentials of the role of an EC2 instance.
+fn of_instance(environment: &Environment) -> Option<Found> {
+    if environment.get("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return None;
+    }
+    let service =
+        environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or(INSTANCE).trim_end_matches('/');
+    let client = Client::link_local(LIMIT, MOST_BYTES);
+    let text = |answer: Result<(u16, Vec<u8>), _>| match answer {
+        Ok((200, body)) => String::from_utf8(body).ok(),
+        _ => None,
+    };
+    let token = text(
+        client.put(&format!("{service}/latest/api/token"), &[("X-aws-ec2-metadata-token-ttl-seconds", "60")]),
+    )?;
+    let headers = [("X-aws-ec2-metadata-token", token.trim())];
+    let roles = format!("{service}/latest/meta-data/iam/security-credentials/");
+    let role = text(client.get(&roles, &headers))?;
+    answer(&client, &format!("{roles}{}", role.lines().next()?.trim()), &headers)
+}
+
+fn answer(client: &Client, url: &str, headers: &[(&str, &str)]) -> Option<Found> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Answer {
+        access_key_id: String,
+        secret_access_key: String,
+        token: String,
+        expiration: Option<String>,
+    }
+    let Ok((200, body)) = client.get(url, headers) else { return None };
+    let answer: Answer = serde_json::from_slice(&body).ok()?;
+    let found = Found::lasting(&answer.access_key_id, &answer.secret_access_key, Some(&answer.token));
+    Some(Found { expires: answer.expiration.and_then(|at| at.parse().ok()), ..found })
+}

@@ -1,0 +1,124 @@
+//! Where a dataset is kept: a folder, which may be on a shared file system, or a bucket of an S3-compatible service.
+//!
+//! In:  keys such as `runs/date=2026-03-12/3f9c1a7b2d40.parquet`. Out: whole objects; an object is never seen in part.
+//! Not here: what the objects are (`dataset`), whether `--offline` was given (the command).
+
+mod credentials;
+mod folder;
+mod profile;
+mod s3;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+pub use credentials::{CredentialsError, Environment};
+
+/// Objects that are larger are not read.
+const MOST_BYTES: u64 = 4 << 30;
+
+/// Why a store cannot be used. Texts have no credentials and no signed addresses.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    #[error("`{url}` is no store")]
+    Url { url: String },
+    #[error("the store `{url}` is not used, because the network is switched off")]
+    Offline { url: String },
+    #[error("the endpoint of the store `{url}` is no http or https address")]
+    Endpoint { url: String },
+    #[error("no credentials for the store `{url}`")]
+    Credentials { url: String, source: CredentialsError },
+    #[error("cannot {doing} `{key}` in the store `{url}`")]
+    Io { doing: &'static str, key: String, url: String, source: io::Error },
+    #[error("cannot {doing} `{key}` in the store `{url}`: status {status} {code}")]
+    Status { doing: &'static str, key: String, url: String, status: u16, code: String },
+}
+
+impl StoreError {
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Url { .. } => Some("a store is a folder or s3://BUCKET/PREFIX"),
+            Self::Offline { .. } => Some("remove --offline and unset RESOURCE_TRACKER_OFFLINE"),
+            Self::Endpoint { .. } => {
+                Some("check AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, and endpoint_url of the profile")
+            }
+            Self::Credentials { source, .. } => Some(source.hint()),
+            Self::Io { .. } => None,
+            Self::Status { status, code, .. } => status_hint(*status, code),
+        }
+    }
+
+    /// Whether the object does not exist: another process may have removed it after a listing.
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            Self::Status { status, code, .. } => *status == 404 && (code.is_empty() || code == "NoSuchKey"),
+            _ => false,
+        }
+    }
+}
+
+/// Error codes are those of the Amazon S3 API reference.
+fn status_hint(status: u16, code: &str) -> Option<&'static str> {
+    match (status, code) {
+        (_, "SignatureDoesNotMatch" | "InvalidAccessKeyId" | "InvalidToken" | "NotSignedUp") => Some(
+            "check the access key and its secret: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile",
+        ),
+        (_, "ExpiredToken" | "TokenRefreshRequired") => Some("the credentials have expired: get new ones"),
+        (_, "RequestTimeTooSkewed") => Some("set the clock of this machine"),
+        (_, "NoSuchBucket") => Some("create the bucket, or check its name and AWS_ENDPOINT_URL"),
+        (301 | 307 | 400, _) => Some("set AWS_REGION to the region of the bucket"),
+        (401 | 403, _) => {
+            Some("the credentials must allow to list the bucket and to read, write and delete its objects")
+        }
+        (500.., _) => Some("the service is overloaded or out of order: try again later"),
+        _ => None,
+    }
+}
+
+/// An object of a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Object {
+    /// Name in its folder.
+    pub name: String,
+    pub bytes: u64,
+}
+
+/// A place for objects.
+pub trait Store: fmt::Debug + Send + Sync {
+    /// The address of the store.
+    fn url(&self) -> String;
+
+    /// Whether the store needs the network. A folder does not, also if its file system is on another machine.
+    fn is_remote(&self) -> bool;
+
+    /// Requests that are made at once.
+    fn requests(&self) -> usize;
+
+    /// Names of the folders in a folder, in order.
+    fn folders(&self, key: &str) -> Result<Vec<String>, StoreError>;
+
+    /// Objects in a folder whose names start with `start`, in order of their names. Those that are being written are not
+    /// listed.
+    fn objects(&self, key: &str, start: &str) -> Result<Vec<Object>, StoreError>;
+
+    fn get(&self, key: &str) -> Result<Vec<u8>, StoreError>;
+
+    /// Stores an object; one of the same key is replaced. `is_synced` waits for the disk, so that a power cut loses nothing
+    /// that is removed afterwards.
+    fn put(&self, key: &str, content: &[u8], is_synced: bool) -> Result<(), StoreError>;
+
+    /// Removes an object, if it exists.
+    fn remove(&self, key: &str) -> Result<(), StoreError>;
+}
+
+/// A store by its address: a path, `file://` and an absolute path, or `s3://`, a bucket and a prefix. Nothing is read or
+/// sent yet.
+pub fn open(url: &str, environment: Environment) -> Result<Arc<dyn Store>, StoreError> {
+    if let Some(place) = url.strip_prefix("s3://") {
+        return Ok(Arc::new(s3::Bucket::open(place, environment)?));
+    }
+    Ok(Arc::new(folder::Folder::open(url)?))
+}
