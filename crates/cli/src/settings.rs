@@ -27,9 +27,8 @@ use crate::show::{self, Table};
 const PROJECT_FILE: &str = "resource-tracker.toml";
 /// The user's file, in the configuration folder.
 const USER_FILE: &str = "config.toml";
-/// The settings that also apply to commands other than [`COMMANDS`]; the store to those of `fleet`.
+/// The setting that also applies to commands other than [`COMMANDS`]; `store` applies to those of `fleet`.
 const NETWORK: &str = "offline";
-const STORE: &str = "store";
 /// Maximum size of a settings file.
 const MAX_BYTES: u64 = 64 << 10;
 /// What a project's file can set.
@@ -109,10 +108,8 @@ impl Settings {
     pub fn read(parser: &Command, arguments: &[OsString]) -> Result<Self, Failure> {
         let name = arguments.get(1).and_then(|name| name.to_str());
         let command = name.and_then(|name| parser.find_subcommand(name));
-        let uses_settings = |command: &Command| {
-            let mut all = command.get_subcommands().chain([command]);
-            ["config", SHOW].contains(&command.get_name()) || all.any(|command| has(command, NETWORK))
-        };
+        let uses_settings =
+            |command: &Command| ["config", SHOW].contains(&command.get_name()) || has(command, NETWORK);
         if !command.is_some_and(uses_settings) {
             return Ok(Self::default());
         }
@@ -161,7 +158,7 @@ impl Settings {
         command.mut_args(|arg| {
             let id = arg.get_id().as_str();
             match self.find(id).filter(|_| applies(id)) {
-                Some((_, values)) => arg.default_values(values.clone()),
+                Some((_, values)) => arg.default_values(values.clone()).required(false),
                 None => arg,
             }
         })
@@ -198,9 +195,9 @@ impl Settings {
             let is_of = |names: &[&str]| names.contains(&command.get_name());
             let (takes_all, takes_filters) = (is_of(&COMMANDS), is_of(&FILTERED));
             let takes = |id: &str| takes_all || id == NETWORK || (takes_filters && is_filter(id));
-            let is_free = |id: &str| !conflicting.iter().any(|other| other == id);
-            let command = self.with_defaults(command, |id| takes(id) && is_free(id));
-            command.mut_subcommands(|inner| self.with_defaults(inner, |id| id == NETWORK || id == STORE))
+            let command =
+                self.with_defaults(command, |id| takes(id) && !conflicting.iter().any(|other| other == id));
+            command.mut_subcommands(|inner| self.with_defaults(inner, |id| [NETWORK, "store"].contains(&id)))
         })
     }
 
@@ -255,6 +252,7 @@ pub fn from_variables(mut parser: Command, arguments: &[OsString]) -> Vec<(Strin
 
 fn has(command: &Command, id: &str) -> bool {
     command.get_arguments().any(|arg| arg.get_id() == id)
+        || command.get_subcommands().any(|inner| has(inner, id))
 }
 
 /// Options that conflict with an option on the command line or in the environment.

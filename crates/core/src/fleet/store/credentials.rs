@@ -7,9 +7,6 @@
 //! The order and the names of the variables are those of the AWS SDKs and Tools Reference Guide, "Standardized credential
 //! providers". Secrets are never in an error and never printed.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,35 +14,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusty_s3::Credentials;
 use serde::Deserialize;
-use thiserror::Error;
 use url::Url;
 
+use super::environment::{CredentialsError, Environment};
 use super::profile::Profile;
 use crate::os::http::Client;
-
-/// The variables that are read.
-const VARIABLES: [&str; 20] = [
-    "AWS_ACCESS_KEY_ID",
-    "AWS_CONFIG_FILE",
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_DEFAULT_REGION",
-    "AWS_EC2_METADATA_DISABLED",
-    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-    "AWS_PROFILE",
-    "AWS_REGION",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_SHARED_CREDENTIALS_FILE",
-    "HOME",
-    "RESOURCE_TRACKER_S3_PATH_STYLE",
-    "RESOURCE_TRACKER_STORE_TIMEOUT",
-    "USERPROFILE",
-];
 
 /// Time for all requests to a service for credentials.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -53,72 +26,6 @@ const MOST_BYTES: u64 = 64 << 10;
 /// The service of EC2 instances, and that of ECS tasks.
 const INSTANCE: &str = "http://169.254.169.254";
 const CONTAINER: &str = "http://169.254.170.2";
-
-/// Why there are no credentials.
-#[derive(Debug, Error)]
-pub enum CredentialsError {
-    #[error("found none in variables, the profile, or a service of this machine")]
-    Missing,
-    #[error("`{set}` is set, and `{missing}` is not")]
-    Incomplete { set: &'static str, missing: &'static str },
-    #[error("cannot read `{path}`")]
-    Unreadable { path: PathBuf, source: io::Error },
-    #[error("no profile named `{name}`")]
-    NoProfile { name: String },
-    #[error("the profile `{name}` has no access key")]
-    ProfileWithoutKeys { name: String },
-    #[error("`AWS_CONTAINER_CREDENTIALS_FULL_URI` is no service of this machine")]
-    ContainerAddress,
-    #[error("the container's service for credentials gave none")]
-    Container,
-    #[error("expired at {at}")]
-    Expired { at: Timestamp },
-}
-
-impl CredentialsError {
-    pub const fn hint(&self) -> &'static str {
-        match self {
-            Self::Missing | Self::Incomplete { .. } => {
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            }
-            Self::Unreadable { .. } => "fix the file's permissions, or name another file",
-            Self::NoProfile { .. } => "set AWS_PROFILE to a profile of ~/.aws/config or ~/.aws/credentials",
-            Self::ProfileWithoutKeys { .. } => {
-                "`aws configure export-credentials --format env` prints variables for a profile that signs in elsewhere"
-            }
-            Self::ContainerAddress | Self::Container => "check the role of the container",
-            Self::Expired { .. } => "get new credentials",
-        }
-    }
-}
-
-/// The listed variables, as they were when the store was opened. Empty ones count as not set.
-#[derive(Clone)]
-pub struct Environment(BTreeMap<&'static str, String>);
-
-impl Environment {
-    /// The variables of this process.
-    pub fn of_process() -> Self {
-        Self::of(|name| std::env::var(name).ok())
-    }
-
-    pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
-        let set = |name| Some((name, variable(name).filter(|value| !value.trim().is_empty())?));
-        Self(VARIABLES.into_iter().filter_map(set).collect())
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
-        debug_assert!(VARIABLES.contains(&name), "{name} is not listed");
-        self.0.get(name).map(String::as_str)
-    }
-}
-
-/// Names only.
-impl fmt::Debug for Environment {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.debug_set().entries(self.0.keys()).finish()
-    }
-}
 
 /// Credentials, and when they expire.
 pub(super) struct Found {

@@ -4,6 +4,7 @@
 //! Not here: what the objects are (`dataset`), whether `--offline` was given (the command).
 
 mod credentials;
+mod environment;
 mod folder;
 mod profile;
 mod s3;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-pub use credentials::{CredentialsError, Environment};
+pub use environment::{CredentialsError, Environment};
 
 /// Objects that are larger are not read.
 const MOST_BYTES: u64 = 4 << 30;

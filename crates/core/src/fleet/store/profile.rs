@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 
-use super::credentials::{CredentialsError, Environment};
+use super::environment::{CredentialsError, Environment};
 use crate::os;
 
 /// A file that is larger is not one of settings.

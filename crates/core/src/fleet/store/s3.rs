@@ -17,7 +17,8 @@ use rusty_s3::actions::ListObjectsV2;
 use rusty_s3::{Credentials, S3Action as _, UrlStyle};
 use url::Url;
 
-use super::credentials::{self, CredentialsError, Environment};
+use super::credentials;
+use super::environment::{CredentialsError, Environment};
 use super::profile::Profile;
 use super::{MOST_BYTES, Object, Store, StoreError};
 use crate::os::http::{Client, HttpError};
