@@ -4,7 +4,7 @@
 
 #[path = "support/mod.rs"]
 mod cli;
-#[path = "../../core/tests/support/s3.rs"]
+#[path = "support/s3.rs"]
 mod s3;
 #[path = "../../core/tests/support/mod.rs"]
 mod support;

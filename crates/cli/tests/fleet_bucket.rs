@@ -2,11 +2,11 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "../examples/fleet_runs_generator/mod.rs"]
+#[path = "../../core/examples/fleet_runs_generator/mod.rs"]
 mod generator;
 #[path = "support/s3.rs"]
 mod s3;
-#[path = "support/mod.rs"]
+#[path = "../../core/tests/support/mod.rs"]
 mod support;
 
 use std::fs;
