@@ -136,7 +136,9 @@ impl Bucket {
         send: impl Fn(&Session) -> Result<(u16, Vec<u8>), HttpError>,
     ) -> Result<Vec<u8>, StoreError> {
         let mut wait = FIRST_WAIT;
-        for attempt in 1.. {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
             let session = self.session()?;
             let (status, body) = send(&session).map_err(|error| {
                 let source = match error {
@@ -150,7 +152,7 @@ impl Bucket {
             })?;
             match status {
                 200..=299 => return Ok(body),
-                500 | 503 if attempt < ATTEMPTS => {
+                500 | 503 if attempts < ATTEMPTS => {
                     // Many jobs may end at the same moment.
                     let spread = f64::from(Timestamp::now().subsec_nanosecond().unsigned_abs()) / 1e9;
                     thread::sleep(wait.mul_f64(0.5 + spread));
@@ -162,7 +164,6 @@ impl Bucket {
                 }
             }
         }
-        Ok(Vec::new())
     }
 
     /// The folders and the objects whose keys start with `start`, up to the next `/`.
