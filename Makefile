@@ -20,7 +20,7 @@ setup: ## install the packages that the tests need, from Debian and PyPI
 
 test: setup check test-rust test-memory test-interop test-browser test-python test-metaflow test-r test-docs test-fleet ## everything that must pass
 
-test-slow: test-pythons test-fleet-slow ## what takes minutes and seldom fails: other versions of Python, a large fleet
+test-slow: test-pythons test-fleet-slow test-r-cran ## what takes minutes and seldom fails: other versions of Python, a large fleet, the check of CRAN
 
 check: ## formatting, lints, docs
 	cargo fmt --all --check

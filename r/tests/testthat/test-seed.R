@@ -65,5 +65,7 @@ test_that("the session of the introduction works", {
   on.exit(options(before))
   report <- tracker$report()
   report$browse()
-  expect_true(file.exists(sub("^file://", "", opened)))
+  file <- sub("^file://", "", opened)
+  on.exit(unlink(dirname(file), recursive = TRUE), add = TRUE)
+  expect_true(file.exists(file))
 })
