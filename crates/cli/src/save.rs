@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use resource_tracker::{
     AdviceOptions, CloudInfo, Config, FinishedJob, Head, History, HistoryEntry, Inputs, Output, Plan,
-    RowFormat, RowSink, Rows, Run, Sink, Table, with_causes,
+    RowFormat, RowSink, Rows, Run, Sink, Table, Telemetry, with_causes,
 };
 
 use crate::args::RecordArgs;
@@ -32,6 +32,7 @@ pub struct Saver {
     report: Option<(Output, PathBuf)>,
     json: Option<(Output, PathBuf)>,
     rows: Option<Rows>,
+    telemetry: Option<Telemetry>,
     /// Why no rows are kept, so that no recording can be saved.
     warning: Option<String>,
 }
@@ -89,6 +90,7 @@ impl Saver {
             sinks.push(Box::new(sink.map_err(|error| Failure::output(path, error))?));
         }
         let (report, json) = (open(&args.report)?, open(&args.json)?);
+        let telemetry = start_telemetry(args, &run, &mut sinks)?;
         let mut saver = Self {
             config: args.config(),
             offline: args.offline,
@@ -101,6 +103,7 @@ impl Saver {
             report,
             json,
             rows: None,
+            telemetry,
             warning,
         };
         saver.start_rows(&id, &mut sinks);
@@ -147,13 +150,16 @@ impl Saver {
     /// Writes the recording and the report. `None` if there is nothing to save and no summary to print.
     pub fn finish(self, done: &FinishedJob, inputs: Option<Inputs>) -> Option<Saved> {
         let tracker = &done.tracker;
+        let mut run = self.run;
+        done.describe(&mut run);
+        if let Some(telemetry) = self.telemetry {
+            telemetry.finish(&run).into_iter().for_each(|note| tracker.note(note));
+        }
         let mut notes = tracker.notes();
         notes.extend(self.warning);
         if !self.prints_summary && self.rows.is_none() {
             return None;
         }
-        let mut run = self.run;
-        done.describe(&mut run);
         if let Some((bytes, warnings)) = inputs.map(Inputs::finish) {
             run.input_bytes = bytes;
             notes.extend(warnings);
@@ -215,6 +221,20 @@ impl Saver {
         ));
         Some(saved)
     }
+}
+
+fn start_telemetry(
+    args: &RecordArgs,
+    run: &Run,
+    sinks: &mut Vec<Box<dyn Sink>>,
+) -> Result<Option<Telemetry>, Failure> {
+    let to = &args.telemetry;
+    let file = to.prometheus.as_deref().map(|path| (path, args.force));
+    let started = Telemetry::start((to.otlp.as_deref(), to.pushgateway.as_deref()), file, run, args.offline);
+    let path = to.prometheus.clone().unwrap_or_default();
+    let (telemetry, sink) = started.map_err(|error| Failure::output(&path, error))?.unzip();
+    sinks.extend(sink);
+    Ok(telemetry)
 }
 
 fn count(number: usize, noun: &str) -> String {
