@@ -155,10 +155,6 @@ def decoded(server) -> list:
     return requests
 
 
-def columns(recording: dict, table: str) -> dict[str, list]:
-    return {name: values for name, values in recording[table].items()}
-
-
 def otlp(home: str) -> None:
     known, known_attributes, schema = conventions()
     with receiver(statuses=(503,)) as server:
@@ -167,7 +163,7 @@ def otlp(home: str) -> None:
             **IDENTITY, "OTEL_EXPORTER_OTLP_ENDPOINT": server.url, "OTEL_EXPORTER_OTLP_HEADERS": "x-tenant=team%20a",
             "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=ci", "API_TOKEN": "hidden",
         }
-        options = ["--offline-unset"] and ["-i", "0.25", "--job", "train", "--tag", "team=vision", "--otlp"]
+        options = ["-i", "0.25", "--job", "train", "--tag", "team=vision", "--otlp"]
         command = [sys.executable, "-c", JOB, "--token", "secret1"]
         done, _, recording = track(home, options, command, variables)
         requests = decoded(server)
@@ -177,8 +173,8 @@ def otlp(home: str) -> None:
     process = recording["process_metrics"]
     rows = len(process["timestamp"])
     assert rows >= 4, rows
-    resource, = {str(request.resource_metrics[0].resource) for request in requests}, 
-    assert len(resource) == 1, "all requests have one resource"
+    resources = {str(request.resource_metrics[0].resource) for request in requests}
+    assert len(resources) == 1, "all requests have one resource"
     resource = attributes_of(requests[-1].resource_metrics[0].resource.attributes)
     run = recording["run"]
     expected = {
@@ -195,7 +191,7 @@ def otlp(home: str) -> None:
     assert "secret1" not in str(resource) and "hidden" not in str(resource) and "***" in resource["process.command_line"]
     series: dict[tuple, dict[int, float]] = {}
     starts, seen = set(), set()
-    for number, request in enumerate(requests):
+    for request in requests:
         assert request.resource_metrics[0].schema_url == schema, request.resource_metrics[0].schema_url
         scope, = request.resource_metrics[0].scope_metrics
         names = [metric.name for metric in scope.metrics]
