@@ -17,6 +17,7 @@ use super::protobuf::Message;
 use super::values::{Point, identity, in_base_unit, job_name, status};
 use crate::market::cloud::Cloud;
 use crate::metric::Metric;
+use crate::os::Moment;
 use crate::store::recording::Run;
 
 const DEFAULT_URL: &str = "http://localhost:4318";
@@ -70,9 +71,15 @@ impl Endpoint {
         })
     }
 
-    /// The request for some points. `time_s` is now, in Unix seconds.
-    pub fn request(&self, points: &[Point], run: &Run, cloud: Option<&Cloud>, time_s: f64) -> Vec<u8> {
-        let pid = points.last().and_then(|point| point.row.get(Metric::Pid));
+    /// The request for some points, which may be none. `newest` is the last point of the run, sent or not.
+    pub fn request(
+        &self,
+        points: &[Point],
+        newest: Option<&Point>,
+        run: &Run,
+        cloud: Option<&Cloud>,
+    ) -> Vec<u8> {
+        let pid = newest.and_then(|point| point.row.get(Metric::Pid));
         let mut resource = resource(run, pid, cloud);
         resource.retain(|(key, _)| self.attributes.iter().all(|(other, _)| other != key));
         resource.extend(self.attributes.iter().map(|(key, value)| (key.clone(), json!(value))));
@@ -88,7 +95,7 @@ impl Endpoint {
                     scope.text(1, "resource-tracker");
                     scope.text(2, crate::PROGRAM_VERSION);
                 });
-                metrics(of_scope, points, run, time_s);
+                metrics(of_scope, points, newest, run);
             });
             of_resource.text(3, names::SCHEMA_URL);
         });
@@ -145,7 +152,7 @@ fn resource(run: &Run, pid: Option<f64>, cloud: Option<&Cloud>) -> Vec<(String, 
 }
 
 /// The metrics of a scope, with a data point for each point and GPU. Several columns may be one metric.
-fn metrics(scope: &mut Message, points: &[Point], run: &Run, time_s: f64) {
+fn metrics(scope: &mut Message, points: &[Point], newest: Option<&Point>, run: &Run) {
     let mut found: Vec<(OtelName, String, Message)> = Vec::new();
     for metric in Metric::ALL.iter().copied() {
         let Some(name) = names::otel(metric) else { continue };
@@ -172,7 +179,8 @@ fn metrics(scope: &mut Message, points: &[Point], run: &Run, time_s: f64) {
     let exit_code = run.exit_code.map(|code| ("process.exit.code", json!(code)));
     let attributes: Vec<_> =
         [("resource_tracker.status", json!(status(run)))].into_iter().chain(exit_code).collect();
-    let start_s = points.last().map_or(time_s, |point| point.start_s);
+    let time_s = Moment::now().wall_s();
+    let start_s = newest.map_or(time_s, |point| point.start_s);
     data_point(&mut info, start_s, time_s, 1.0, &attributes);
     let name = OtelName {
         name: "resource_tracker.run.info".to_owned(),

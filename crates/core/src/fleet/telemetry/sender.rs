@@ -217,11 +217,11 @@ impl Shared {
         if !link.is_due(is_last) {
             return;
         }
-        let (points, last): (Vec<Point>, u64) = {
+        let (points, newest, last) = {
             let state = self.state();
-            (state.points.iter().cloned().collect(), state.made)
+            (Vec::from(state.points.clone()), state.newest.clone(), state.made)
         };
-        let body = otlp.request(&points, run, cloud, Moment::now().wall_s());
+        let body = otlp.request(&points, newest.as_ref(), run, cloud);
         let own = [("Content-Type", "application/x-protobuf")];
         let of_user = otlp.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let headers: Vec<_> = own.into_iter().chain(of_user).collect();
