@@ -57,7 +57,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.requests.append((time.time(), self.command, self.path, dict(self.headers), body))
+        self.server.requests.append((time.time(), self.command, self.path, {key.lower(): value for key, value in self.headers.items()}, body))
         status = self.server.statuses.pop(0) if self.server.statuses else self.server.status
         if status == "hang":
             time.sleep(60)
@@ -99,7 +99,11 @@ def track(home: str, options: list[str], command: list[str], variables: dict[str
         env=environment, capture_output=True, text=True, timeout=50,
     )
     seconds = time.monotonic() - began
-    return done, seconds, json.loads(gzip.open(recording).read())
+    loaded = json.loads(gzip.open(recording).read())
+    for table in ["process_metrics", "extra_metrics"]:
+        rows = loaded[table]
+        loaded[table] = {name: [row[name] for row in rows] for name in rows[0]}
+    return done, seconds, loaded
 
 
 def wait_for(what, seconds: float = 15):
@@ -149,8 +153,8 @@ def decoded(server) -> list:
     requests = []
     for _, method, path, headers, body in server.requests:
         assert (method, path) == ("POST", "/v1/metrics"), (method, path)
-        assert headers["Content-Type"] == "application/x-protobuf"
-        assert headers["User-Agent"].startswith("resource-tracker/")
+        assert headers["content-type"] == "application/x-protobuf"
+        assert headers["user-agent"].startswith("resource-tracker/")
         requests.append(ExportMetricsServiceRequest.FromString(body))
     return requests
 
