@@ -152,12 +152,10 @@ impl Saver {
         let tracker = &done.tracker;
         let mut run = self.run;
         done.describe(&mut run);
-        if let Some(telemetry) = self.telemetry {
-            telemetry.finish(&run).into_iter().for_each(|note| tracker.note(note));
-        }
         let mut notes = tracker.notes();
         notes.extend(self.warning);
         if !self.prints_summary && self.rows.is_none() {
+            self.telemetry.map(|telemetry| telemetry.finish(&run));
             return None;
         }
         if let Some((bytes, warnings)) = inputs.map(Inputs::finish) {
@@ -166,6 +164,13 @@ impl Saver {
         }
         let mut head = Head::new(&self.config, done.pid, tracker.started().wall_s(), run);
         tracker.complete(&mut head);
+        // The run has ended here: the wait for receivers is not a part of it.
+        if let Some(telemetry) = self.telemetry {
+            let run = head.run.get_or_insert_default();
+            let missing = telemetry.finish(run);
+            run.notes.extend(missing.iter().cloned());
+            notes.extend(missing);
+        }
         // Stays `None` if cloud detection has not finished yet.
         head.cloud_info = CloudInfo::discovered(self.offline);
         let mut saved = Saved { head, recording: None, report: None, json: self.json, notes, id: None };
