@@ -155,7 +155,9 @@ impl Saver {
         let mut notes = tracker.notes();
         notes.extend(self.warning);
         if !self.prints_summary && self.rows.is_none() {
-            self.telemetry.map(|telemetry| telemetry.finish(&run));
+            if let Some(telemetry) = self.telemetry {
+                telemetry.finish(&run);
+            }
             return None;
         }
         if let Some((bytes, warnings)) = inputs.map(Inputs::finish) {
