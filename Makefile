@@ -75,7 +75,7 @@ deny: ## licences and sources of the dependencies (installs cargo-deny)
 
 generate: ## files that are generated from the code
 	UPDATE_GENERATED=1 cargo test -p resource-tracker --test catalog_data files
-	UPDATE_GENERATED=1 cargo test -p resource-tracker --lib -- docs_page policy
+	UPDATE_GENERATED=1 cargo test -p resource-tracker --features parquet --lib -- docs_page policy
 	UPDATE_GENERATED=1 cargo test -p resource-tracker --test hosts golden
 	UPDATE_GENERATED=1 cargo test -p resource-tracker --test schema
 	UPDATE_GENERATED=1 cargo test -p resource-tracker-cli --bin resource-tracker docs_page

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use resource_tracker::{
     AdviceOptions, CloudInfo, Config, FinishedJob, Head, History, HistoryEntry, Inputs, Output, Plan,
-    RowFormat, RowSink, Rows, Run, Sink, Table, with_causes,
+    RowFormat, RowSink, Rows, Run, Sink, Table, Telemetry, with_causes,
 };
 
 use crate::args::RecordArgs;
@@ -32,6 +32,7 @@ pub struct Saver {
     report: Option<(Output, PathBuf)>,
     json: Option<(Output, PathBuf)>,
     rows: Option<Rows>,
+    telemetry: Option<Telemetry>,
     /// Why no rows are kept, so that no recording can be saved.
     warning: Option<String>,
 }
@@ -89,6 +90,7 @@ impl Saver {
             sinks.push(Box::new(sink.map_err(|error| Failure::output(path, error))?));
         }
         let (report, json) = (open(&args.report)?, open(&args.json)?);
+        let telemetry = start_telemetry(args, &run, &mut sinks)?;
         let mut saver = Self {
             config: args.config(),
             offline: args.offline,
@@ -101,6 +103,7 @@ impl Saver {
             report,
             json,
             rows: None,
+            telemetry,
             warning,
         };
         saver.start_rows(&id, &mut sinks);
@@ -147,19 +150,29 @@ impl Saver {
     /// Writes the recording and the report. `None` if there is nothing to save and no summary to print.
     pub fn finish(self, done: &FinishedJob, inputs: Option<Inputs>) -> Option<Saved> {
         let tracker = &done.tracker;
+        let mut run = self.run;
+        done.describe(&mut run);
         let mut notes = tracker.notes();
         notes.extend(self.warning);
         if !self.prints_summary && self.rows.is_none() {
+            if let Some(telemetry) = self.telemetry {
+                telemetry.finish(&run);
+            }
             return None;
         }
-        let mut run = self.run;
-        done.describe(&mut run);
         if let Some((bytes, warnings)) = inputs.map(Inputs::finish) {
             run.input_bytes = bytes;
             notes.extend(warnings);
         }
         let mut head = Head::new(&self.config, done.pid, tracker.started().wall_s(), run);
         tracker.complete(&mut head);
+        // The run has ended here: the wait for receivers is not a part of it.
+        if let Some(telemetry) = self.telemetry {
+            let run = head.run.get_or_insert_default();
+            let missing = telemetry.finish(run);
+            run.notes.extend(missing.iter().cloned());
+            notes.extend(missing);
+        }
         // Stays `None` if cloud detection has not finished yet.
         head.cloud_info = CloudInfo::discovered(self.offline);
         let mut saved = Saved { head, recording: None, report: None, json: self.json, notes, id: None };
@@ -215,6 +228,20 @@ impl Saver {
         ));
         Some(saved)
     }
+}
+
+fn start_telemetry(
+    args: &RecordArgs,
+    run: &Run,
+    sinks: &mut Vec<Box<dyn Sink>>,
+) -> Result<Option<Telemetry>, Failure> {
+    let to = &args.telemetry;
+    let file = to.prometheus.as_deref().map(|path| (path, args.force));
+    let started = Telemetry::start((to.otlp.as_deref(), to.pushgateway.as_deref()), file, run, args.offline);
+    let path = to.prometheus.clone().unwrap_or_default();
+    let (telemetry, sink) = started.map_err(|error| Failure::output(&path, error))?.unzip();
+    sinks.extend(sink);
+    Ok(telemetry)
 }
 
 fn count(number: usize, noun: &str) -> String {

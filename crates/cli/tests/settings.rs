@@ -62,7 +62,8 @@ fn project_file_of_a_cloned_repository_harms_nothing() {
         fs::create_dir(&project).unwrap();
         let path = victim.to_str().unwrap();
         let harm = format!(
-            "csv = '{path}'\noutput = '{path}'\nreport = '{path}'\nkeep_runs = 0\noffline = false\njob = 'train'\n"
+            "csv = '{path}'\noutput = '{path}'\nreport = '{path}'\nprometheus = '{path}'\notlp = 'http://127.0.0.1:9'\n\
+             pushgateway = 'http://127.0.0.1:9'\nkeep_runs = 0\noffline = false\njob = 'train'\n"
         );
         let file = project.join("resource-tracker.toml");
         fs::write(&file, harm).unwrap();
@@ -81,7 +82,7 @@ fn project_file_of_a_cloned_repository_harms_nothing() {
         assert!(output.status.success(), "{}", text(&output));
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        for key in ["csv", "output", "report", "keep_runs", "offline"] {
+        for key in ["csv", "output", "report", "prometheus", "otlp", "pushgateway", "keep_runs", "offline"] {
             assert!(stderr.contains(&format!("warning: `{key}` in ")), "{key}: {stderr}");
         }
         let mut list = tracker(home.path());

@@ -90,7 +90,7 @@ pub use analysis::recommend::{Advice, AdviceOptions, RecommendError, Resources, 
 pub use config::{Backend, Config, ConfigError, CpuSource, Interval};
 pub use error::{SourceError, with_causes};
 #[cfg(feature = "parquet")]
-pub use fleet::{By as FleetBy, Fleet, FleetError};
+pub use fleet::{By as FleetBy, Fleet, FleetError, Telemetry};
 pub use market::catalog::{
     Answer, Catalog, CatalogError, Filters, Query, Server, Settings as CatalogSettings,
     Source as CatalogSource,

@@ -14,7 +14,7 @@ const ITEMS: &str = "
     Inputs Interval LoadError Meter Metric OtherCell Output Plan ProcessReading Query RecommendError
     Recording ReportContext ReportOptions Resources Row RowFormat RowSink Rows Run Selection Server Session
     SessionError SessionNote Shared SidecarError Sink SnapshotError SourceError Spec State Stats StatsError Status Summary
-    SystemReading Table TrackerError Unit Warning WrapError attach config_folder export is_own_file
+    SystemReading Table Telemetry TrackerError Unit Warning WrapError attach config_folder export is_own_file
     parent_id run_command serve_sidecar server_info start_up watch_machine with_causes
     without_signals write_decimal 
     human::Civil human::Scale human::Zone human::duration human::megabytes human::percent human::printable human::usd";

@@ -5,6 +5,7 @@ mod fleet;
 mod help;
 mod history;
 mod record;
+mod telemetry;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ pub use fleet::{FleetCommand, PullArgs, PushArgs, SqlArgs, StoreArgs, SummaryArg
 pub use help::parser;
 pub use history::{ListArgs, OUT_OF_MEMORY, RmArgs, ShowArgs};
 pub use record::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs};
+pub use telemetry::TelemetryArgs;
 
 /// Measure what a batch job uses, and recommend resources for the next run.
 #[derive(Debug, Parser)]

@@ -7,7 +7,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use resource_tracker::{AdviceOptions, Backend, Config, CpuSource, Filters, Fleet, Interval};
 
-use super::AdviceArgs;
+use super::{AdviceArgs, TelemetryArgs};
 
 #[derive(Args, Debug)]
 pub struct IntervalArgs {
@@ -47,6 +47,8 @@ pub struct RecordArgs {
     /// Stream samples as CSV to FILE while the job runs; `-` is standard error
     #[arg(long, value_name = "FILE", env = "RESOURCE_TRACKER_CSV")]
     pub csv: Option<PathBuf>,
+    #[command(flatten)]
+    pub telemetry: TelemetryArgs,
     /// Write an HTML report to FILE when the job ends
     #[arg(long, value_name = "FILE", env = "RESOURCE_TRACKER_REPORT")]
     pub report: Option<PathBuf>,

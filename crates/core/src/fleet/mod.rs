@@ -1,6 +1,7 @@
-//! Beyond one machine: the runs of a fleet as one dataset of Parquet files.
+//! Beyond one machine: the runs of a fleet as one dataset of Parquet files, and live telemetry.
 //!
-//! In:  runs of the history. Out: [`Fleet`]: a dataset in a store, its summary, and the same sums in SQL.
+//! In:  runs of the history. Out: [`Fleet`]: a dataset in a store, its summary, and the same sums in SQL. Rows as they are
+//!      made: [`Telemetry`].
 //! Not here: when a run is stored (`run`), the text of a summary (the command).
 
 pub mod columns;
@@ -10,9 +11,11 @@ pub mod sql;
 pub mod store;
 pub mod summary;
 pub mod table;
+pub mod telemetry;
 
 pub use dataset::{Dataset as Fleet, DatasetError as FleetError};
 pub use summary::By;
+pub use telemetry::Telemetry;
 
 use dataset::{Dataset, DatasetError};
 use sql::Engine;

@@ -66,6 +66,11 @@ impl Client {
         }
     }
 
+    /// Sets a new deadline. Connections of a public client are kept.
+    pub(crate) fn restart(&mut self, deadline: Duration) {
+        self.ends = Instant::now() + deadline.min(DEADLINE_MAX);
+    }
+
     /// Time until the deadline, never zero; [`HttpError::Timeout`] after the deadline.
     pub(crate) fn left(&self) -> Result<Duration, HttpError> {
         let left = match self.limit {
@@ -86,6 +91,16 @@ impl Client {
     pub(crate) fn put(&self, url: &str, headers: &[(&str, &str)]) -> Result<(u16, Vec<u8>), HttpError> {
         self.get(url, headers)
     }
+
+    pub(crate) fn send(
+        &self,
+        _: &str,
+        url: &str,
+        headers: &[(&str, &str)],
+        _: &[u8],
+    ) -> Result<(u16, Vec<u8>), HttpError> {
+        self.get(url, headers)
+    }
 }
 
 #[cfg(feature = "net")]
@@ -99,6 +114,21 @@ impl Client {
     pub(crate) fn put(&self, url: &str, headers: &[(&str, &str)]) -> Result<(u16, Vec<u8>), HttpError> {
         let request = headers.iter().fold(self.agent.put(url), |to, (name, value)| to.header(*name, *value));
         self.read(request.config().timeout_global(Some(self.left()?)).build().send_empty())
+    }
+
+    /// Sends a request with a body. A redirect is not followed: its status is the answer.
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<(u16, Vec<u8>), HttpError> {
+        let request = ureq::http::Request::builder().method(method).uri(url);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request.body(body).map_err(|error| HttpError::Transport(error.into()))?;
+        let request = self.agent.configure_request(request).timeout_global(Some(self.left()?));
+        self.read(self.agent.run(request.max_redirects(0).build()))
     }
 
     fn read(

@@ -1,5 +1,5 @@
 //! Recognises files that this package has written: recordings, CSV and JSON lines, Parquet files, reports, runs as JSON and
-//! results for CI.
+//! results for CI, metrics for Prometheus.
 //!
 //! In:  a path. Out: whether the file may be replaced without a question. Only the first bytes are read.
 
@@ -52,7 +52,8 @@ fn is_own_text(start: &[u8]) -> bool {
     let is_junit = starts_with("<?xml") && contains("<testsuite name=\"resource-tracker\"");
     let is_run =
         starts_with("{\n  \"schema_version\": ") && contains("\n  \"id\": ") && contains("\n  \"job\": ");
-    is_recording || is_table || is_report || is_junit || is_run
+    let is_metrics = starts_with("# Metrics of resource-tracker\n");
+    is_recording || is_table || is_report || is_junit || is_run || is_metrics
 }
 
 /// The file's metadata is at its end, before its length and the magic number. It starts with the name of the schema.
