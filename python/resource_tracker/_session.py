@@ -88,6 +88,11 @@ def _paths(paths: Optional[_Paths]) -> list[str]:
     return [os.fsdecode(path) for path in ([paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths)]
 
 
+def _address(store: Optional[_Path]) -> Optional[str]:
+    """Return the address of a store as text."""
+    return None if store is None else os.fsdecode(store)
+
+
 def _sidecar() -> str:
     """Return the path of the command installed by this package's wheel, else its name, to be found on PATH."""
     try:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Concatenate, ParamSpec
 
-    from ._session import _Paths
+    from ._session import _Path, _Paths
     from .tracker import ResourceTracker
 
     _P = ParamSpec("_P")
@@ -63,6 +63,7 @@ def track_resources(  # noqa: F811
     job: Optional[str] = None,
     tags: Optional[Mapping[str, Any]] = None,
     input: Optional[_Paths] = None,
+    store: Optional[_Path] = None,
 ) -> _Decorator: ...
 def track_resources(  # noqa: F811
     function: Optional[Callable[..., Any]] = None,

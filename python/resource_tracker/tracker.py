@@ -8,7 +8,7 @@ import time
 import weakref
 
 from . import _native
-from ._session import _CsvFiles, _finish, _log, _paths, _session, _set_error, _sidecar, _tags  # noqa: F401
+from ._session import _address, _CsvFiles, _finish, _log, _paths, _session, _set_error, _sidecar, _tags  # noqa: F401
 from .default_stats import DEFAULT_STATS, is_default
 from .phases import Phase
 from .printer import PidTracker, ProcessTracker, SystemTracker
@@ -50,6 +50,8 @@ class ResourceTracker:
         tags: Labels of the run in the history, as a dict. `RESOURCE_TRACKER_TAGS` adds to it.
         input: Path or list of paths of the files and folders that the job reads. With their total size, the advice can
             follow the size of the input.
+        store: Address of a store of many machines, which gets the run when it is saved in the history; "" for none.
+            Default: `RESOURCE_TRACKER_STORE`, or `store` of the user's settings.
 
     >>> tracker = ResourceTracker(interval=0.05)
     >>> tracker.wait_for_samples(2)
@@ -75,6 +77,7 @@ class ResourceTracker:
         job: Optional[str] = None,
         tags: Optional[Mapping[str, Any]] = None,
         input: Optional[_Paths] = None,
+        store: Optional[_Path] = None,
     ) -> None:
         self._adopt(
             _session(
@@ -90,6 +93,7 @@ class ResourceTracker:
                 job=job,
                 tags=_tags(tags),
                 inputs=_paths(input),
+                store=_address(store),
             )
         )
         if autostart:
@@ -110,6 +114,7 @@ class ResourceTracker:
         self.job: Optional[str] = settings["job"]
         self.tags: Mapping[str, Any] = settings["tags"]
         self.input: _Paths = settings["inputs"]
+        self.store: Optional[_Path] = settings["store"]
         self.trackers: list[str] = [
             name
             for name, is_on in (
@@ -137,6 +142,7 @@ class ResourceTracker:
             "job": self.job,
             "tags": _tags(self.tags),
             "inputs": _paths(self.input),
+            "store": _address(self.store),
         }
 
     def start(self) -> None:
@@ -334,16 +340,16 @@ class ResourceTracker:
         slowdown: float = 5,
         earlier_runs: int = 100,
         input: Optional[_Paths] = None,
+        store: Optional[_Path] = None,
         **filters: Any,
     ) -> dict[str, Any]:
-        """Return the size to request for the next run, with reasons, warnings, servers and costs.
-
-        The dict is the answer of the command `resource-tracker recommend --json`.
+        """Return the size to request for the next run, with reasons and costs, as `resource-tracker recommend --json`.
 
         Args:
             slowdown: How much longer a run may take with fewer CPUs, in percent.
             earlier_runs: Number of earlier runs of the job in the history that the advice is based on.
             input: Path or list of paths of the inputs of the next run.
+            store: A store whose runs of the job, from other machines too, count beside those of the history.
             **filters: Filters of the servers, as in `get_recommended_cloud_servers`.
 
         >>> with ResourceTracker(interval=0.05) as tracker:
@@ -353,7 +359,7 @@ class ResourceTracker:
         (1, True)
         """
         self.wait_for_samples(1, timeout=self.interval * 5)
-        return self._session.advise(slowdown, earlier_runs, _paths(input), filters)
+        return self._session.advise(slowdown, earlier_runs, _paths(input), filters, _address(store))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the facts and figures of the run, the same as in `resource-tracker list --json`.

@@ -69,7 +69,7 @@ for python in $pythons; do
         [ -x "$original/bin/python" ] || "$found" -m venv "$original"
         "$original/bin/python" -m pip install --quiet resource-tracker==0.4.2
         export RESOURCE_TRACKER_ORIGINAL="$original/bin/python"
-        "$venv/bin/python" -m pip install --quiet gevent ipykernel ipython mypy nbclient pandas polars psutil pyarrow pyright \
+        "$venv/bin/python" -m pip install --quiet duckdb gevent ipykernel ipython mypy nbclient pandas polars psutil pyarrow pyright \
             pytest-xdist ruff
         check_sources "$venv"
         run_tests "$venv"

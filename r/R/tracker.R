@@ -41,15 +41,18 @@ ResourceTracker <- R6Class("ResourceTracker",
     #' @param tags Named character vector or list of strings, such as `c(team = "vision")`; added to those of
     #'   `RESOURCE_TRACKER_TAGS`.
     #' @param input Files and folders that the job reads. Their total size is recorded.
+    #' @param store Address of a store of many machines, which gets the run when it is saved in the history; `""` for none.
+    #'   `RESOURCE_TRACKER_STORE`, or `store` of the user's settings, by default.
     initialize = function(pid = Sys.getpid(), children = TRUE, interval = 1, autostart = TRUE, track_processes = TRUE,
                           track_system = TRUE, discover_server = TRUE, discover_cloud = TRUE, job = NULL, tags = NULL,
-                          input = NULL) {
+                          input = NULL, store = NULL) {
       private$session <- core(session_new(
         number(pid, "pid"), flag(children, "children"), number(interval, "interval"), flag(autostart, "autostart"),
         flag(track_processes, "track_processes"), flag(track_system, "track_system"),
         flag(discover_server, "discover_server"), flag(discover_cloud, "discover_cloud"),
         # R removes this folder on exit, with the files of forked workers, which end without finalizers.
-        tempdir(), text_or_null(job, "job"), tags_of(tags), file_paths(input, "input")
+        tempdir(), text_or_null(job, "job"), tags_of(tags), file_paths(input, "input"),
+        text_or_null(store, "store")
       ))
       if (autostart) self$start()
     },
@@ -140,16 +143,18 @@ ResourceTracker <- R6Class("ResourceTracker",
     #' @param earlier_runs Number of earlier runs of the job that the advice is based on.
     #' @param input Files and folders that the next run reads. Memory that grows with the input is requested for their size.
     #' @param ... Filters of servers by name, as for `recommend_server`.
+    #' @param store Address of a store, whose runs of the job on other machines count beside those of the history.
     #' @return A list with `request`, the reasons (`cpu`, `memory`, `gpu`), `warnings`, `findings`, `requests` (text to
     #'   paste for schedulers), `servers`, `what_if` (predicted time and cost by number of CPUs) and `cost`.
-    advise = function(slowdown = 5, earlier_runs = 100, input = NULL, ...) {
+    advise = function(slowdown = 5, earlier_runs = 100, input = NULL, ..., store = NULL) {
       slowdown <- number(slowdown, "slowdown")
       if (slowdown < 0 || slowdown > 1000) raise("value", "`slowdown` must be a number from 0 to 1000")
       earlier_runs <- whole_number(earlier_runs, "earlier_runs")
       input <- file_paths(input, "input")
       filters <- filters_of(...)
       private$wait_for_first()
-      shown(core(session_advise(private$session, slowdown, earlier_runs, input, filters)), "resource_tracker_advice")
+      advice <- session_advise(private$session, slowdown, earlier_runs, input, filters, text_or_null(store, "store"))
+      shown(core(advice), "resource_tracker_advice")
     },
 
     #' @description Starts a phase of the job, which lasts until the next mark. Has no effect before the start and after the
@@ -217,8 +222,8 @@ ResourceTracker <- R6Class("ResourceTracker",
 
     #' @description Writes the combined table to a file atomically.
     #' @param path Path of the file. An existing file is replaced.
-    #' @param format `"csv"`, `"jsonl"`, `"parquet"` (if the package was built with it), or `"json"` for the whole
-    #'   recording; by default the extension of the path.
+    #' @param format `"csv"`, `"jsonl"`, `"parquet"`, or `"json"` for the whole recording; by default the extension of the
+    #'   path.
     #' @param bytes Convert memory, VRAM and disk space to bytes.
     #' @param human_names Use human-readable column names.
     export = function(path, format = NULL, bytes = FALSE, human_names = FALSE) {

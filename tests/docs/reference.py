@@ -8,6 +8,7 @@ import sys
 
 MODULES = {
     "resource_tracker": "Trackers, and facts about the machine.",
+    "resource_tracker.fleet": "The runs of many machines.",
     "resource_tracker.tiny_data_frame": "Data frames without dependencies.",
     "resource_tracker.tracker_procfs": "Single readings of a process or the machine, from /proc on Linux.",
     "resource_tracker.tracker_psutil": "The same readings on any operating system.",

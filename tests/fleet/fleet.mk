@@ -29,3 +29,5 @@ test-fleet-slow: setup ## the dataset of 100,000 runs on a release build, beside
 	cargo build --quiet --release -p resource-tracker --features parquet --example fleet_runs
 	$(FLEET)/bin/python tests/fleet/engines.py --runs 100000 --engines duckdb,spark --tracker $(FLEET_BIN)/release/resource-tracker --generator $(FLEET_BIN)/release/examples/fleet_runs
 	RESOURCE_TRACKER_FLEET_RUNS=20000 cargo test --release -p resource-tracker-cli --test fleet_bucket -- --nocapture summary
+	RESOURCE_TRACKER_PROFILE=dev $(FLEET)/bin/python -m pip install --quiet --force-reinstall polars pyarrow pandas==2.* .
+	$(FLEET)/bin/python tests/fleet/frames.py --generator $(FLEET_BIN)/release/examples/fleet_runs

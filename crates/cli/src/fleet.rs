@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use resource_tracker::human;
-use resource_tracker::{AdviceOptions, Fleet, HistoryEntry};
+use resource_tracker::{Fleet, HistoryEntry};
 use serde_json::json;
 
 use crate::args::{FleetCommand, PullArgs, PushArgs, SqlArgs, StoreArgs, SummaryArgs};
@@ -41,17 +41,14 @@ fn push(args: &PushArgs) -> Result<u8, Failure> {
     } else {
         args.runs.iter().map(|name| history.find(name)).collect::<Result<_, _>>()?
     };
-    let missing: Vec<&HistoryEntry> = entries.iter().filter(|entry| store.lacks(entry)).collect();
-    let mut stored = 0;
-    for (number, entry) in missing.iter().enumerate() {
-        show::progress(&format!("storing run {} of {}", number + 1, missing.len()));
-        // A run that cannot be read does not keep the others from the store.
-        match store.push(&history, entry, &AdviceOptions::default()) {
-            Ok(()) => stored += 1,
-            Err(error) if error.is_of_run() => show::warning(&resource_tracker::with_causes(&error)),
-            Err(error) => return Err(failure(error)),
-        }
-    }
+    let stored = store
+        .push_all(
+            &history,
+            &entries,
+            |number, of| show::progress(&format!("storing run {number} of {of}")),
+            |error| show::warning(&resource_tracker::with_causes(&error)),
+        )
+        .map_err(failure)?;
     show::progress("");
     show::text(&format!("stored {stored} of {} runs in {}\n", entries.len(), store.url()))
 }
@@ -129,7 +126,7 @@ fn summary(args: &SummaryArgs) -> Result<u8, Failure> {
     show::text(&table.to_string())
 }
 
-fn failure(error: resource_tracker::FleetError) -> Failure {
+pub fn failure(error: resource_tracker::FleetError) -> Failure {
     let hint = error.hint();
     Failure::new(error, hint)
 }

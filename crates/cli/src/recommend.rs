@@ -7,12 +7,16 @@ use resource_tracker::{Advice, Answer, ReportContext, Server};
 
 use crate::args::{RecommendArgs, SystemArg};
 use crate::failure::Failure;
+use crate::fleet;
 use crate::load::{self, load};
 use crate::show::{self, Table};
 
 pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
-    let options = args.context.options()?;
+    let mut options = args.context.options()?;
     let recording = load(&args.which.recording)?;
+    if let Some(store) = &args.store {
+        options.other_runs = store.earlier(&recording.head, options.earlier_runs).map_err(fleet::failure)?;
+    }
     // A request has neither servers nor prices.
     let settings = args.system.map_or_else(|| args.context.network.catalog(), |_| load::embedded_only());
     let context = ReportContext::with_servers(&recording.head, recording.summary(), &options, settings);

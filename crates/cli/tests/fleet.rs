@@ -134,3 +134,36 @@ fn nothing_is_lost_when_compact_is_killed() {
         (Some(56), 1)
     );
 }
+
+#[test]
+fn advice_with_a_store_is_that_of_one_machine_with_all_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let home = |name: &str| folder.path().join(name);
+    let allocate = |mib: usize| format!("import time\nx = b'1' * ({mib} << 20)\ntime.sleep(0.15)");
+    for (number, mib) in [20, 60, 35, 50, 28, 44].into_iter().enumerate() {
+        let home = home(if number % 2 == 0 { "one" } else { "two" });
+        fs::create_dir_all(&home).unwrap();
+        let mut run = tracker(&home);
+        run.args(["run", "-q", "--offline", "-i", "0.05", "--job", "train", "--store"]).arg(&store);
+        let output = run.args(["--", "python3", "-c", &allocate(mib)]).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+    }
+    let advice = |home: &Path, options: &[&str]| -> Value {
+        let mut command = tracker(home);
+        let output =
+            command.args(["recommend", "last", "--offline", "--json"]).args(options).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)))
+    };
+    let (alone, with_store) =
+        (advice(&home("two"), &[]), advice(&home("two"), &["--store", store.to_str().unwrap()]));
+    assert_eq!((&alone["runs"], &with_store["runs"]), (&3.into(), &6.into()));
+    let data = |name: &str| home(name).join("data/resource-tracker");
+    for file in fs::read_dir(data("one")).unwrap() {
+        let file = file.unwrap();
+        if file.file_type().unwrap().is_file() {
+            fs::copy(file.path(), data("two").join(file.file_name())).unwrap();
+        }
+    }
+    assert_eq!(advice(&home("two"), &[]), with_store, "one machine with all runs");
+}

@@ -8,8 +8,8 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 use resource_tracker::{
-    CatalogError, ExportError, LoadError, RecommendError, SessionError, SidecarError, SnapshotError,
-    SourceError, StatsError, TrackerError,
+    CatalogError, ExportError, FleetError, LoadError, RecommendError, SessionError, SidecarError,
+    SnapshotError, SourceError, StatsError, TrackerError,
 };
 
 pub use resource_tracker::with_causes as text;
@@ -87,6 +87,12 @@ pub fn recommend(error: &RecommendError) -> PyErr {
         RecommendError::Stats(error) => stats(error),
         RecommendError::NoProcess | RecommendError::Unmeasured { .. } => PyRuntimeError::new_err(text(error)),
     }
+}
+
+pub fn fleet(error: &FleetError) -> PyErr {
+    let hint = error.hint().map_or_else(String::new, |hint| format!("; {hint}"));
+    let message = text(error) + &hint;
+    if error.is_usage() { PyValueError::new_err(message) } else { PyOSError::new_err(message) }
 }
 
 pub fn catalog(error: &CatalogError) -> PyErr {

@@ -8,6 +8,7 @@
 mod arrow;
 mod column;
 mod error;
+mod fleet;
 mod functions;
 mod readings;
 mod session;
@@ -35,6 +36,8 @@ mod _native {
     use crate::arrow::arrow_stream;
     #[pymodule_export]
     use crate::column::{Column, number_as_text, read_csv, write_csv};
+    #[pymodule_export]
+    use crate::fleet::Fleet;
     #[pymodule_export]
     use crate::functions::{
         aggregate_stats, allocation_checks, cloud_info, history, human_duration, human_memory,

@@ -8,9 +8,9 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use resource_tracker::{
-    AdviceOptions, Budget, Catalog, CatalogSettings, Check, CombinedOptions, Config, ExportFormat, Inputs,
-    Output, Plan, Recording, ReportContext, ReportOptions, Selection, Session as CoreSession, SessionNote,
-    Shared, State, Table,
+    AdviceOptions, Budget, Catalog, CatalogSettings, Check, CombinedOptions, Config, ExportFormat, Fleet,
+    Inputs, Output, Plan, Recording, ReportContext, ReportOptions, Selection, Session as CoreSession,
+    SessionNote, Shared, State, Table,
 };
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ impl Session {
         clippy::fn_params_excessive_bools,
         reason = "arguments of the public Python API"
     )]
-    #[pyo3(signature = (*, pid, children, interval, method, autostart, track_processes, track_system, discover_server, discover_cloud, sidecar=None, job=None, tags=None, inputs=None, resets_peak=false))]
+    #[pyo3(signature = (*, pid, children, interval, method, autostart, track_processes, track_system, discover_server, discover_cloud, sidecar=None, job=None, tags=None, inputs=None, resets_peak=false, store=None))]
     fn new(
         pid: Pid,
         children: bool,
@@ -63,6 +63,7 @@ impl Session {
         tags: Option<BTreeMap<String, String>>,
         inputs: Option<Vec<PathBuf>>,
         resets_peak: bool,
+        store: Option<String>,
     ) -> PyResult<Self> {
         let interval = interval_of(interval)?;
         let backend = backend_of(None)?;
@@ -86,6 +87,7 @@ impl Session {
             job,
             tags: tags.unwrap_or_default(),
             inputs: inputs.unwrap_or_default(),
+            store,
         })))
     }
 
@@ -171,7 +173,17 @@ impl Session {
     #[getter]
     fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Plan {
-            config, pid, method, autostart, discover_server, discover_cloud, job, tags, inputs, ..
+            config,
+            pid,
+            method,
+            autostart,
+            discover_server,
+            discover_cloud,
+            job,
+            tags,
+            inputs,
+            store,
+            ..
         } = self.0.plan();
         let interval = self.with(py, |session| session.interval_s());
         // `interval=1` reads back as the int 1.
@@ -193,6 +205,7 @@ impl Session {
             "discover_cloud": discover_cloud,
             "job": job,
             "tags": tags,
+            "store": store,
         });
         let settings = to_python(py, &settings)?;
         // A path need not be Unicode.
@@ -252,8 +265,9 @@ impl Session {
         to_python(py, &serde_json::to_value(resources).unwrap_or(Value::Null))
     }
 
-    /// The size to request for the next run, as `recommend --json` prints it.
+    /// The size to request for the next run, as `recommend --json` prints it. `store` has runs of other machines.
     #[expect(clippy::needless_pass_by_value, reason = "converted from a Python list")]
+    #[pyo3(signature = (slowdown, earlier_runs, inputs, filters, store=None))]
     fn advise<'py>(
         &self,
         py: Python<'py>,
@@ -261,6 +275,7 @@ impl Session {
         earlier_runs: usize,
         inputs: Vec<PathBuf>,
         filters: &Bound<'py, PyDict>,
+        store: Option<String>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let Real(percent) = slowdown;
         if !(0.0..=1000.0).contains(&percent) {
@@ -274,6 +289,10 @@ impl Session {
         }
         options.input_bytes = py.detach(|| Inputs::total_bytes(&inputs))?;
         let (head, summary) = self.with(py, |session| (session.head(), session.summary()));
+        if let Some(store) = store {
+            let earlier = py.detach(|| Fleet::open(&store)?.earlier(&head, options.earlier_runs));
+            options.other_runs = earlier.map_err(|error| error::fleet(&error))?;
+        }
         let advice = py.detach(|| ReportContext::advise(&head, summary, &options));
         to_python(py, &advice.map_err(|error| error::recommend(&error))?)
     }

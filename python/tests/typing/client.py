@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import datetime
 
 from resource_tracker import ResourceTracker, history, track_resources
+from resource_tracker.fleet import Fleet
 from resource_tracker.tiny_data_frame import StatSpec, TinyDataFrame
 
 
@@ -52,3 +54,8 @@ data: bytes = asyncio.run(load("x"))
 total: int = sum(numbers(3))
 text: str = Model().fit(3)
 jobs = history(job="x")["job"]
+fleet = Fleet("runs")
+failed: TinyDataFrame = fleet.runs(since=datetime(2026, 3, 12), job="x")
+lazy = fleet.samples("polars", job="x").collect()
+hours: list[float] = fleet.summary("tag:team", engine="duckdb")["cpu_hours_used"]
+stored: int = fleet.push() + fleet.compact()["merged_files"]

@@ -144,7 +144,7 @@ test_that("an export that cannot be written is a clear error and leaves no file"
   expect_error(tracker$export(path("run.json"), bytes = TRUE), "no table options", class = "resource_tracker_value_error")
   expect_error(tracker$export("/no/such/folder/run.csv"), "/no/such/folder", class = "resource_tracker_io_error")
   expect_error(tracker$export(1), "`path` must be one string", class = "resource_tracker_value_error")
-  # The default build has no Parquet.
-  expect_error(tracker$export(path("run.parquet")), "does not support parquet", class = "resource_tracker_unavailable_error")
   expect_identical(list.files(folder, all.files = TRUE, no.. = TRUE), character())
+  tracker$export(path("run.parquet"))
+  expect_identical(readBin(path("run.parquet"), "raw", 4), charToRaw("PAR1"))
 })

@@ -12,7 +12,9 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use resource_tracker::{AdviceOptions, Aggregate, CatalogError, CatalogSettings, Filters, Inputs, Spec};
+use resource_tracker::{
+    AdviceOptions, Aggregate, CatalogError, CatalogSettings, Filters, Fleet, Inputs, Spec,
+};
 
 use crate::failure::Failure;
 
@@ -229,8 +231,8 @@ impl AdviceArgs {
         AdviceOptions {
             earlier_runs: self.history,
             slowdown: self.slowdown / 100.0,
-            input_bytes: None,
             filters,
+            ..AdviceOptions::default()
         }
     }
 }
@@ -268,6 +270,9 @@ pub struct RecommendArgs {
     /// Print only the request, as text to paste
     #[arg(long = "for", value_name = "NAME", value_enum, conflicts_with = "json")]
     pub system: Option<SystemArg>,
+    /// Also use the earlier runs of the job that other machines have put into this store
+    #[arg(long, value_name = "STORE", value_parser = fleet::store)]
+    pub store: Option<Fleet>,
     #[command(flatten)]
     pub format: JsonArgs,
     #[command(flatten)]

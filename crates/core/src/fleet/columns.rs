@@ -21,7 +21,7 @@ pub const VERSION: u32 = 1;
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
 /// Name, type and meaning of each column of `runs`.
-pub const RUNS: [(&str, Kind, &str); 65] = [
+pub const RUNS: [(&str, Kind, &str); 67] = [
     ("id", Kind::Text, "Id of the run."),
     ("stored_time", Kind::Time, "When the row was stored. Of several rows of one run, the newest counts."),
     ("job", Kind::Text, "Name of the job."),
@@ -107,6 +107,12 @@ pub const RUNS: [(&str, Kind, &str); 65] = [
     ("instance_type", Kind::Text, "Type of the server."),
     ("cpu_source", Kind::Text, "Source of the CPU time."),
     ("tracker_version", Kind::Text, "Version of resource-tracker."),
+    ("statistics", Kind::Text, "Means, maxima and sums of the samples, as a JSON object."),
+    (
+        "sizing",
+        Kind::Text,
+        "What the advice for later runs of the job needs, as a JSON object; `cpu_profile` has pairs of busy CPUs and seconds.",
+    ),
 ];
 
 /// The row of a run. `now_s` is the time of storing.
@@ -169,6 +175,8 @@ pub fn run_row(entry: &Entry, head: &Head, context: &Context, now_s: f64) -> Map
         "instance_type": cloud("instance_type"),
         "cpu_source": run.cpu_source,
         "tracker_version": head.metadata.resource_tracker.version,
+        "statistics": entry.stats.as_ref().map(|stats| json!(stats).to_string()),
+        "sizing": entry.sizing.as_ref().map(|sizing| json!(sizing).to_string()),
     });
     if let Value::Object(more) = more {
         row.extend(more);

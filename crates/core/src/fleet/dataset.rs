@@ -57,6 +57,11 @@ impl DatasetError {
         matches!(self, Self::Run { .. })
     }
 
+    /// Whether the address is no store.
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Url { .. }))
+    }
+
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Store(error) => error.hint(),
@@ -126,21 +131,24 @@ impl Dataset {
     /// The runs of a day, each once, with these columns, `id` and `stored_time`.
     pub fn runs(&self, day: &str, columns: &[&str]) -> Result<Table, DatasetError> {
         let columns = [&["id", "stored_time"], columns].concat();
-        let folder = format!("{RUNS}/{day}");
-        let mut listings = 0;
-        let tables = loop {
-            listings += 1;
-            match self.read_all(&folder, &self.files(&folder)?, &columns) {
-                Err(DatasetError::Store(error)) if error.is_not_found() && listings < MOST_LISTINGS => {}
-                tables => break tables?,
-            }
-        };
         let mut all = Table::default();
-        for table in tables {
+        for table in self.tables(&format!("{RUNS}/{day}"), &columns)? {
             all.append(table);
         }
         keep_newest(&mut all);
         Ok(all)
+    }
+
+    /// The files of a folder with these columns, or all columns if none are named.
+    pub(super) fn tables(&self, folder: &str, columns: &[&str]) -> Result<Vec<Table>, DatasetError> {
+        let mut listings = 0;
+        loop {
+            listings += 1;
+            match self.read_all(folder, &self.files(folder)?, columns) {
+                Err(DatasetError::Store(error)) if error.is_not_found() && listings < MOST_LISTINGS => {}
+                tables => return tables,
+            }
+        }
     }
 
     /// The files of a folder.

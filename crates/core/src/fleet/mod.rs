@@ -7,6 +7,7 @@
 pub mod columns;
 pub mod dataset;
 pub mod pull;
+pub mod read;
 pub mod sql;
 pub mod store;
 pub mod summary;
@@ -43,12 +44,20 @@ impl Dataset {
 
     /// Views and the query of the summary as SQL for an engine: `duckdb`, `spark` or `trino`; `None` for another name.
     pub fn sql(&self, engine: &str, by: &By) -> Option<String> {
+        Some(self.statements(engine, by)?.map(|statement| statement + ";\n").join("\n"))
+    }
+
+    /// The statements of [`Self::sql`]: the views `all_runs`, `runs` and `samples`, and the query. Of `polars`, which has
+    /// no views over files, only the query is of use; the value of a tag must be in the column `tag`.
+    pub fn statements(&self, engine: &str, by: &By) -> Option<[String; 4]> {
         let engine = match engine {
             "duckdb" => Engine::DuckDb,
             "spark" => Engine::Spark,
             "trino" => Engine::Trino,
+            "polars" => Engine::Polars,
             _ => return None,
         };
-        Some(format!("{}\n{}", sql::views(engine, &self.url()), sql::summary(engine, by)))
+        let [all_runs, runs, samples] = sql::views(engine, &self.url());
+        Some([all_runs, runs, samples, sql::summary(engine, by)])
     }
 }

@@ -10,6 +10,7 @@ pub enum Engine {
     DuckDb,
     Spark,
     Trino,
+    Polars,
 }
 
 impl Engine {
@@ -27,22 +28,24 @@ impl Engine {
                 format!("parquet.`{}/{name}`", url.replace('`', "``"))
             }
             // A table that a Hive or Delta catalogue has for the folder.
-            Self::Trino => format!("resource_tracker.{name}_files"),
+            Self::Trino | Self::Polars => format!("resource_tracker.{name}_files"),
         }
     }
 }
 
-/// The view `runs`: each run once, without runs that are part of another run.
-pub fn views(engine: Engine, url: &str) -> String {
+/// The views `all_runs`, with each run once; `runs`, without runs that are part of another run; and `samples`.
+pub fn views(engine: Engine, url: &str) -> [String; 3] {
     let (runs, samples) = (engine.table(url, "runs"), engine.table(url, "samples"));
     let create =
         if engine == Engine::Spark { "CREATE OR REPLACE TEMPORARY VIEW" } else { "CREATE OR REPLACE VIEW" };
-    format!(
-        "{create} all_runs AS\nSELECT * FROM (\n  SELECT *, row_number() OVER (PARTITION BY id ORDER BY stored_time DESC) AS copy\n  \
-         FROM {runs}\n) WHERE copy = 1;\n\n\
-         {create} runs AS SELECT * FROM all_runs WHERE parent IS NULL;\n\n\
-         {create} samples AS SELECT * FROM {samples};\n"
-    )
+    [
+        format!(
+            "{create} all_runs AS\nSELECT * FROM (\n  SELECT *, row_number() OVER (PARTITION BY id ORDER BY stored_time DESC) AS copy\n  \
+             FROM {runs}\n) WHERE copy = 1"
+        ),
+        format!("{create} runs AS SELECT * FROM all_runs WHERE parent IS NULL"),
+        format!("{create} samples AS SELECT * FROM {samples}"),
+    ]
 }
 
 /// The query of `fleet summary` over the view `runs`.
@@ -58,6 +61,7 @@ pub fn summary(engine: Engine, by: &By) -> String {
                 Engine::DuckDb => format!("json_extract_string(tags, '$.\"{tag}\"')"),
                 Engine::Spark => format!("get_json_object(tags, \"$['{tag}']\")"),
                 Engine::Trino => format!("json_extract_scalar(tags, '$[\"{tag}\"]')"),
+                Engine::Polars => "tag".to_owned(),
             }
         }
     };
@@ -74,7 +78,7 @@ pub fn summary(engine: Engine, by: &By) -> String {
          SELECT * FROM (\n  SELECT key, count(*) AS runs, sum(recordings) AS recordings, sum(is_failed) AS failed,\n  \
          sum(out_of_memory) AS out_of_memory, {sums},\n  avg(imbalance) AS imbalance\n\
          FROM programs GROUP BY key\n)\n\
-         ORDER BY coalesce(savings_usd, 0) DESC, coalesce(cpu_hours_wasted, 0) DESC, key;\n",
+         ORDER BY coalesce(savings_usd, 0) DESC, coalesce(cpu_hours_wasted, 0) DESC, key",
         failed = flag("is_failed"),
         oom = flag("out_of_memory"),
     )

@@ -87,6 +87,12 @@ struct Groups {
 }
 
 impl Dataset {
+    /// Names of the figures of [`Self::summary`], for a store without runs.
+    pub fn summary_columns() -> Vec<String> {
+        let line = serde_json::to_value(Line::default()).unwrap_or_default();
+        line.as_object().map(|line| line.keys().cloned().collect()).unwrap_or_default()
+    }
+
     /// Adds up all runs that started at `since_s` or later, in Unix seconds.
     pub fn summary(&self, by: &By, since_s: Option<f64>) -> Result<Vec<Line>, DatasetError> {
         let mut columns =

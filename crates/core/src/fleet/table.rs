@@ -135,6 +135,19 @@ impl Cells {
         }
     }
 
+    #[expect(clippy::cast_precision_loss, reason = "microseconds since 1970 are below 2^53")]
+    fn into_values(self) -> Vec<Value> {
+        let seconds = |cell: Option<i64>| Value::from(cell.map(|cell| cell as f64 / 1e6));
+        let text = |cell: ByteArray| String::from_utf8_lossy(cell.data()).into_owned();
+        match self {
+            Self::Text(cells) => cells.into_iter().map(|cell| Value::from(cell.map(text))).collect(),
+            Self::Flag(cells) => cells.into_iter().map(Value::from).collect(),
+            Self::Integer(cells) => cells.into_iter().map(Value::from).collect(),
+            Self::Double(cells) => cells.into_iter().map(Value::from).collect(),
+            Self::Time(cells) => cells.into_iter().map(seconds).collect(),
+        }
+    }
+
     fn keep(&mut self, kept: &[bool]) {
         each_kind!(self, cells => {
             let mut kept = kept.iter();
@@ -208,6 +221,11 @@ impl Table {
             Cells::Flag(cells) => *cells.get(row)?,
             _ => None,
         }
+    }
+
+    /// The cells of each column as JSON values; times are in seconds.
+    pub fn into_values(self) -> Vec<(String, Vec<Value>)> {
+        self.columns.into_iter().map(|(name, cells)| (name, cells.into_values())).collect()
     }
 
     /// Adds the rows of another table.

@@ -66,11 +66,6 @@ impl Client {
         }
     }
 
-    /// Sets a new deadline. Connections of a public client are kept.
-    pub(crate) fn restart(&mut self, deadline: Duration) {
-        self.ends = Instant::now() + deadline.min(DEADLINE_MAX);
-    }
-
     /// Time until the deadline, never zero; [`HttpError::Timeout`] after the deadline.
     pub(crate) fn left(&self) -> Result<Duration, HttpError> {
         let left = match self.limit {
@@ -91,16 +86,6 @@ impl Client {
     pub(crate) fn put(&self, url: &str, headers: &[(&str, &str)]) -> Result<(u16, Vec<u8>), HttpError> {
         self.get(url, headers)
     }
-
-    pub(crate) fn send(
-        &self,
-        _: &str,
-        url: &str,
-        headers: &[(&str, &str)],
-        _: &[u8],
-    ) -> Result<(u16, Vec<u8>), HttpError> {
-        self.get(url, headers)
-    }
 }
 
 #[cfg(feature = "net")]
@@ -114,21 +99,6 @@ impl Client {
     pub(crate) fn put(&self, url: &str, headers: &[(&str, &str)]) -> Result<(u16, Vec<u8>), HttpError> {
         let request = headers.iter().fold(self.agent.put(url), |to, (name, value)| to.header(*name, *value));
         self.read(request.config().timeout_global(Some(self.left()?)).build().send_empty())
-    }
-
-    /// Sends a request with a body. A redirect is not followed: its status is the answer.
-    pub(crate) fn send(
-        &self,
-        method: &str,
-        url: &str,
-        headers: &[(&str, &str)],
-        body: &[u8],
-    ) -> Result<(u16, Vec<u8>), HttpError> {
-        let request = ureq::http::Request::builder().method(method).uri(url);
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        let request = request.body(body).map_err(|error| HttpError::Transport(error.into()))?;
-        let request = self.agent.configure_request(request).timeout_global(Some(self.left()?));
-        self.read(self.agent.run(request.max_redirects(0).build()))
     }
 
     fn read(
@@ -157,24 +127,34 @@ impl Client {
     }
 }
 
-/// For the stores of a fleet, which come with Parquet.
+/// For the stores of a fleet and the receivers of its telemetry.
 #[cfg(feature = "parquet")]
 impl Client {
-    /// A client for the object store of a fleet, for several threads. Each request has its own limit. No redirect is
-    /// followed, since a signature is for one host. Otherwise as [`Self::public`].
-    pub(crate) fn store(request_limit: Duration, body_max_bytes: u64) -> Self {
+    /// A client for a service that the user names, for several threads. Each request has its own limit. No redirect is
+    /// followed, since a signature and a header of authorization are for one host. Otherwise as [`Self::public`].
+    pub(crate) fn service(request_limit: Duration, body_max_bytes: u64) -> Self {
         Self {
             limit: Limit::Each(request_limit.min(DEADLINE_MAX)),
             body_max_bytes,
             #[cfg(feature = "net")]
-            agent: agent::store(),
+            agent: agent::service(),
         }
     }
 
+    /// Sends a request with a body.
     #[cfg(feature = "net")]
-    pub(crate) fn upload(&self, url: &str, body: &[u8]) -> Result<(u16, Vec<u8>), HttpError> {
-        let request = self.agent.put(url).content_type("application/octet-stream");
-        self.read(request.config().timeout_global(Some(self.left()?)).build().send(body))
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<(u16, Vec<u8>), HttpError> {
+        let request = ureq::http::Request::builder().method(method).uri(url);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request.body(body).map_err(|error| HttpError::Transport(error.into()))?;
+        let request = self.agent.configure_request(request).timeout_global(Some(self.left()?));
+        self.read(self.agent.run(request.build()))
     }
 
     #[cfg(feature = "net")]
@@ -183,8 +163,14 @@ impl Client {
     }
 
     #[cfg(not(feature = "net"))]
-    pub(crate) fn upload(&self, url: &str, _: &[u8]) -> Result<(u16, Vec<u8>), HttpError> {
-        self.get(url, &[])
+    pub(crate) fn send(
+        &self,
+        _: &str,
+        url: &str,
+        headers: &[(&str, &str)],
+        _: &[u8],
+    ) -> Result<(u16, Vec<u8>), HttpError> {
+        self.get(url, headers)
     }
 
     #[cfg(not(feature = "net"))]
@@ -227,7 +213,7 @@ mod agent {
     }
 
     #[cfg(feature = "parquet")]
-    pub(super) fn store() -> Agent {
+    pub(super) fn service() -> Agent {
         const KEPT_CONNECTIONS: usize = 32;
         const CONNECT_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
         let config = with_tls()

@@ -9,19 +9,25 @@ use crate::analysis::recommend::{AdviceOptions, RecommendError};
 use crate::market::catalog::{Catalog, Settings};
 use crate::os::Moment;
 use crate::report::{Context, Zone};
-use crate::store::history::History;
+use crate::store::history::{History, without_repetition};
 use crate::store::recording::Head;
 use crate::store::summary::Summary;
 
 impl Context {
-    /// The context of a run with the earlier runs of its job in the user's history, without servers and prices. A history
-    /// that cannot be read counts as empty.
+    /// The context of a run with the earlier runs of its job in the user's history and in the options, without servers and
+    /// prices. A history that cannot be read counts as empty.
     pub fn of_run(head: &Head, summary: Summary, options: &AdviceOptions) -> Self {
         let history = History::of_user(|name| std::env::var_os(name));
         let earlier = history.and_then(|history| history.earlier(head, options.earlier_runs).ok());
+        let mut earlier = earlier.unwrap_or_default();
+        if !options.other_runs.is_empty() {
+            earlier.extend_from_slice(&options.other_runs);
+            earlier = without_repetition(earlier);
+            earlier.truncate(options.earlier_runs);
+        }
         let now = Moment::now().wall_s();
         let zone = Zone::local_at(head.metadata.start_time.unwrap_or(now));
-        Self::of(head, summary, earlier.unwrap_or_default().into(), options, now, zone)
+        Self::of(head, summary, earlier.into(), options, now, zone)
     }
 
     /// [`Self::of_run`] with servers, prices and the table of predicted times. May use the network for seconds, so the

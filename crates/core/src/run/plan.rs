@@ -1,11 +1,15 @@
 //! What a session records.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "parquet")]
+use std::io::Read as _;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
 use crate::config::{Backend, Config, Interval};
+#[cfg(feature = "parquet")]
+use crate::os::{self, paths::config_folder};
 use crate::probe::command_of;
 use crate::store::recording::{Head, Metadata, Run};
 
@@ -26,6 +30,30 @@ impl Plan {
         };
         text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(tag).collect()
     }
+}
+
+/// The user's settings file is not TOML.
+#[cfg(feature = "parquet")]
+#[derive(Debug, Error)]
+#[error("invalid TOML in `{path}`")]
+pub struct SettingsError {
+    path: PathBuf,
+    source: Box<toml::de::Error>,
+}
+
+/// The text of a setting in the user's `config.toml`, if the file can be read. The command checks the whole file.
+#[cfg(feature = "parquet")]
+fn user_setting(name: &str) -> Result<Option<String>, SettingsError> {
+    let path = config_folder(|name| std::env::var_os(name)).map(|folder| folder.join("config.toml"));
+    let Some(path) = path else { return Ok(None) };
+    let mut text = String::new();
+    let read = os::open_regular(&path).and_then(|file| file.take(64 << 10).read_to_string(&mut text));
+    if read.is_err() {
+        return Ok(None);
+    }
+    let table = text.parse::<toml::Table>();
+    let table = table.map_err(|source| SettingsError { path, source: Box::new(source) })?;
+    Ok(table.get(name).and_then(toml::Value::as_str).map(str::to_owned))
 }
 
 /// What a session records, and how.
@@ -49,6 +77,9 @@ pub struct Plan {
     pub tags: BTreeMap<String, String>,
     /// Files and folders that the job reads.
     pub inputs: Vec<PathBuf>,
+    /// Address of the store of many machines that gets the run when it is saved in the history. An empty address is none,
+    /// whatever the environment and the user's settings say.
+    pub store: Option<String>,
 }
 
 impl Plan {
@@ -65,12 +96,24 @@ impl Plan {
             job: None,
             tags: BTreeMap::new(),
             inputs: Vec::new(),
+            store: None,
         }
     }
 
     /// The command line of a process; `None` if it cannot be read.
     pub fn command_of(pid: u32) -> Option<Vec<String>> {
         command_of(pid)
+    }
+
+    /// Takes the store from `RESOURCE_TRACKER_STORE` or the user's settings if it is not set.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn take_store(&mut self) -> Result<(), SettingsError> {
+        let variable = || std::env::var("RESOURCE_TRACKER_STORE").ok().filter(|url| !url.is_empty());
+        self.store = match self.store.take().or_else(variable) {
+            Some(url) => Some(url).filter(|url| !url.is_empty()),
+            None => user_setting("store")?,
+        };
+        Ok(())
     }
 
     /// Takes the name of the job and tags from `RESOURCE_TRACKER_JOB` and `RESOURCE_TRACKER_TAGS` where they are not set.
@@ -106,6 +149,7 @@ impl Plan {
             job: None,
             tags: BTreeMap::new(),
             inputs: Vec::new(),
+            store: None,
         }
     }
 

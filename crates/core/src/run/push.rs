@@ -1,19 +1,52 @@
 //! Sends runs of the history to a store.
 //!
 //! In:  a run of the history. Out: its files in the dataset, and the address of the store in its entry.
-//! Not here: the dataset (`fleet`).
+//! Not here: the dataset (`fleet`), when a session is stored (`session::store`).
 
 use crate::analysis::recommend::AdviceOptions;
 use crate::fleet::{Fleet, FleetError};
 use crate::market::catalog::{Catalog, Settings};
+use crate::os::network;
 use crate::report::Context;
 use crate::store::history::{Entry, History};
 use crate::store::recording::Status;
+
+/// Stores a run of the history at an address. Without permission to use the network, a store on another machine gets
+/// nothing.
+pub(crate) fn push_to(url: &str, history: &History, entry: &Entry) -> Result<(), FleetError> {
+    let is_remote = url.contains("://") && !url.starts_with("file://");
+    if is_remote && network::offline() {
+        return Ok(());
+    }
+    Fleet::open(url)?.push(history, entry, &AdviceOptions::default())
+}
 
 impl Fleet {
     /// Whether a run can be stored, and is not in this store yet.
     pub fn lacks(&self, entry: &Entry) -> bool {
         entry.status != Some(Status::Running) && !entry.stored.contains(&self.url())
+    }
+
+    /// Stores those of these runs that the store lacks, and returns their number. `before_each` gets the number of a run and
+    /// of all. A run that cannot be read does not keep the others from the store: `skipped` gets the reason.
+    pub fn push_all(
+        &self,
+        history: &History,
+        entries: &[Entry],
+        mut before_each: impl FnMut(usize, usize),
+        mut skipped: impl FnMut(FleetError),
+    ) -> Result<usize, FleetError> {
+        let missing: Vec<&Entry> = entries.iter().filter(|entry| self.lacks(entry)).collect();
+        let mut stored = 0;
+        for (number, entry) in missing.iter().enumerate() {
+            before_each(number + 1, missing.len());
+            match self.push(history, entry, &AdviceOptions::default()) {
+                Ok(()) => stored += 1,
+                Err(error) if error.is_of_run() => skipped(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(stored)
     }
 
     /// Stores a run of the history. The cost and the advice follow the built-in catalogue.

@@ -2,7 +2,7 @@
 
 use extendr_api::prelude::*;
 use resource_tracker::{
-    CatalogError, ConfigError, ExportError, FrameError, LoadError, RecommendError, SessionError,
+    CatalogError, ConfigError, ExportError, FleetError, FrameError, LoadError, RecommendError, SessionError,
     SnapshotError, SourceError, StatsError, TrackerError, with_causes,
 };
 
@@ -161,6 +161,12 @@ impl From<RecommendError> for Failure {
                 Self::of(Kind::State, &error, error.hint())
             }
         }
+    }
+}
+
+impl From<FleetError> for Failure {
+    fn from(error: FleetError) -> Self {
+        Self::of(if error.is_usage() { Kind::Value } else { Kind::Io }, &error, error.hint())
     }
 }
 

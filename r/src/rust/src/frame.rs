@@ -1,8 +1,8 @@
 //! Converts tables to data frames: numbers and text, `NA` where nothing is known, and `POSIXct` timestamps.
 
 use extendr_api::prelude::*;
-use resource_tracker::{Frame, History, Metric, SessionError};
-use serde_json::Value;
+use resource_tracker::{Fleet, FleetBy, Frame, History, Metric, SessionError};
+use serde_json::{Map, Value};
 
 use crate::failure::{Answer, Failure, Kind};
 
@@ -17,8 +17,22 @@ pub fn frame_to_r(frame: &Frame) -> Answer {
 #[extendr]
 fn history_table(job: Option<&str>, tag: Option<&str>) -> Answer {
     let history = History::of_user(|name| std::env::var_os(name)).ok_or(SessionError::NoHome)?;
-    let rows = history.table(job, tag).map_err(SessionError::from)?;
-    let names = History::columns();
+    rows_to_r(&history.table(job, tag).map_err(SessionError::from)?, &History::columns())
+}
+
+/// The groups of the summary of a store.
+#[extendr]
+fn fleet_groups(store: &str, by: &str, since_s: Option<f64>) -> Answer {
+    let by = FleetBy::from_name(by).ok_or_else(|| {
+        Failure::new(Kind::Value, format!("`by` must be job, user, node, day or tag:KEY, not `{by}`"))
+    })?;
+    let lines = Fleet::open(store)?.summary(&by, since_s)?;
+    let lines = lines.iter().map(|line| serde_json::to_value(line).unwrap_or_default());
+    let lines = lines.filter_map(|line| line.as_object().cloned()).collect::<Vec<_>>();
+    rows_to_r(&lines, &Fleet::summary_columns())
+}
+
+fn rows_to_r(rows: &[Map<String, Value>], names: &[String]) -> Answer {
     let columns = names.iter().map(|name| {
         let cells: Vec<&Value> = rows.iter().filter_map(|row| row.get(name)).collect();
         Ok((name.as_str(), cells_to_r(&cells, name == "start_time")?))
@@ -62,4 +76,5 @@ fn numbers(cells: impl Iterator<Item = Option<f64>>, is_time: bool) -> Answer {
 extendr_module! {
     mod frame;
     fn history_table;
+    fn fleet_groups;
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use extendr_api::prelude::*;
 use resource_tracker::{
     AdviceOptions, Backend, Catalog, CatalogSettings, CombinedOptions, Config, ExportError, ExportFormat,
-    Filters, Inputs, Interval, Output, Plan, Query, Recording, ReportContext, ReportOptions, Resources,
-    Session, SessionNote, Shared, Stats, Table, human,
+    Filters, Fleet, Inputs, Interval, Output, Plan, Query, Recording, ReportContext, ReportOptions,
+    Resources, Session, SessionNote, Shared, Stats, Table, human,
 };
 use serde_json::{Value, json};
 
@@ -73,6 +73,7 @@ fn session_new(
     job: Option<String>,
     tags: List,
     inputs: Robj,
+    store: Option<String>,
 ) -> Answer {
     let interval = Interval::from_seconds(interval)?;
     #[expect(
@@ -95,6 +96,7 @@ fn session_new(
         job,
         tags: tags.iter().filter_map(tag).collect(),
         inputs: paths(&inputs),
+        store,
         ..Plan::new(config, pid)
     };
     Ok(pointer(Session::new(plan).with_rows_in(temporary_folder.into())))
@@ -279,6 +281,7 @@ fn session_advise(
     earlier_runs: i32,
     inputs: Robj,
     filters: List,
+    store: Option<String>,
 ) -> Answer {
     let input_bytes =
         Inputs::total_bytes(&paths(&inputs)).map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
@@ -290,6 +293,9 @@ fn session_advise(
     };
     filters_from_r(&filters, &mut options.filters)?;
     let (head, summary) = shared(&session)?.with(|session| (session.head(), session.summary()));
+    if let Some(store) = store {
+        options.other_runs = Fleet::open(&store)?.earlier(&head, options.earlier_runs)?;
+    }
     to_r(&ReportContext::advise(&head, summary, &options)?, Singles::Plain)
 }
 

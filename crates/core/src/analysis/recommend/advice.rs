@@ -31,11 +31,19 @@ pub struct AdviceOptions {
     pub input_bytes: Option<f64>,
     /// Which servers are offered.
     pub filters: Filters,
+    /// Earlier runs of the job beside those of the history.
+    pub other_runs: Vec<Entry>,
 }
 
 impl Default for AdviceOptions {
     fn default() -> Self {
-        Self { earlier_runs: LAST_RUNS, slowdown: SLOWDOWN, input_bytes: None, filters: Filters::default() }
+        Self {
+            earlier_runs: LAST_RUNS,
+            slowdown: SLOWDOWN,
+            input_bytes: None,
+            filters: Filters::default(),
+            other_runs: Vec::new(),
+        }
     }
 }
 

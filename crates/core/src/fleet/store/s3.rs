@@ -124,7 +124,7 @@ impl Bucket {
             .filter(|limit| !limit.is_zero())
             .unwrap_or(REQUEST_LIMIT);
         let found = credentials::find(environment, &profile).map_err(denied)?;
-        let client = Client::store(limit, MOST_BYTES);
+        let client = Client::service(limit, MOST_BYTES);
         Ok(Session { client, limit, bucket, credentials: found.credentials, expires: found.expires })
     }
 
@@ -249,7 +249,8 @@ impl Store for Bucket {
         let full = format!("{}{key}", self.prefix);
         let sent = self.request("write", key, |session| {
             let put = session.bucket.put_object(Some(&session.credentials), &full);
-            session.client.upload(put.sign(session.limit + CLOCKS_DIFFER).as_str(), content)
+            let headers = [("Content-Type", "application/octet-stream")];
+            session.client.send("PUT", put.sign(session.limit + CLOCKS_DIFFER).as_str(), &headers, content)
         });
         sent.map(|_| ())
     }

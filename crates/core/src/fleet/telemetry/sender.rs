@@ -269,8 +269,7 @@ impl Link {
         body: &[u8],
         timeout: Duration,
     ) -> Result<(), Refusal> {
-        let client = self.client.get_or_insert_with(|| Client::public(timeout, MOST_BYTES_OF_ANSWER));
-        client.restart(timeout);
+        let client = self.client.get_or_insert_with(|| Client::service(timeout, MOST_BYTES_OF_ANSWER));
         let agent = format!("resource-tracker/{}", crate::PROGRAM_VERSION);
         let authorization = address.authorization.as_deref().map(|value| ("Authorization", value));
         let more = [("User-Agent", agent.as_str())].into_iter().chain(authorization);

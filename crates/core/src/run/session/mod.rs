@@ -11,6 +11,8 @@ mod load;
 mod report;
 mod save;
 mod start;
+#[cfg(feature = "parquet")]
+mod store;
 #[cfg(test)]
 mod tests;
 

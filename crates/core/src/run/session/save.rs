@@ -75,7 +75,8 @@ impl Session {
         Ok(self.write_plain(out)?)
     }
 
-    /// Saves the recording so far in the user's history, and returns its id. Saving again replaces it.
+    /// Saves the recording so far in the user's history, and returns its id. Saving again replaces it. A run that has ended
+    /// is also put into the store of the plan.
     pub fn save(&mut self) -> Result<String, SessionError> {
         self.check_rows()?;
         let history = History::of_user(|name| std::env::var_os(name)).ok_or(SessionError::NoHome)?;
@@ -91,6 +92,8 @@ impl Session {
         })?;
         // A failed removal of old runs is retried by a later run.
         let _ = history.prune_sometimes(KEEP_RUNS, SystemTime::now());
+        #[cfg(feature = "parquet")]
+        self.store(history, entry);
         Ok(id)
     }
 

@@ -33,6 +33,10 @@ impl Session {
         if let Err(error) = self.plan.take_environment() {
             self.warnings.push(error.to_string());
         }
+        #[cfg(feature = "parquet")]
+        if let Err(error) = self.plan.take_store() {
+            self.warnings.push(format!("{}; the run is not stored", with_causes(&error)));
+        }
         self.run = self.plan.run(&History::new_id());
         match self.plan.sidecar.as_ref().map(|program| Sidecar::start(program, &self.plan, self.run.clone()))
         {

@@ -53,7 +53,8 @@ impl Sidecar {
             None => Rows::temporary_path(&id),
         };
         let metadata = plan.head(Moment::now().wall_s(), Run::default()).metadata;
-        let orders = Orders { host_pid: process::id(), id, journal, metadata, run };
+        let store = plan.store.clone();
+        let orders = Orders { host_pid: process::id(), id, journal, metadata, run, store };
         let (connection, answer) = launch(program, &orders)
             .map_err(|source| SidecarError::Start { program: program.to_owned(), source })?;
         match answer {

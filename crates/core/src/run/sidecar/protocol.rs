@@ -40,6 +40,8 @@ pub(super) struct Orders {
     pub(super) metadata: Metadata,
     /// What is known about the run when it starts.
     pub(super) run: Run,
+    /// Address of the store of many machines that gets the run of a host that died.
+    pub(super) store: Option<String>,
 }
 
 /// A message from the host to the sidecar.

@@ -235,9 +235,17 @@ impl Started {
         tracker.complete(&mut head);
         let entry = Entry::with_cause(&orders.id, &head, &tracker.summary());
         let history = History::of_user(|name| std::env::var_os(name));
-        let stored =
-            history.map(|history| history.store(&entry, |file| self.rows.write_snapshot(file, &head)));
-        let why = match stored {
+        let saved = history
+            .as_ref()
+            .map(|history| history.store(&entry, |file| self.rows.write_snapshot(file, &head)));
+        #[cfg(feature = "parquet")]
+        if let (Some(url), Some(history), Some(Ok(_)), false) =
+            (&orders.store, &history, &saved, is_host_alive)
+        {
+            // A run that cannot be stored now is stored by `fleet push`.
+            let _ = crate::run::push::push_to(url, history, &entry);
+        }
+        let why = match saved {
             Some(Ok(_)) => return format!("it is saved in the history as `{}`", orders.id),
             Some(Err(error)) => with_causes(&error),
             None => "no home folder".to_owned(),

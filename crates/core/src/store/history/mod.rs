@@ -269,8 +269,7 @@ impl History {
                 Ok(_) | Err(_) => listing.damaged.push(id.to_owned()),
             }
         }
-        let start = |entry: &Entry| entry.start_time.unwrap_or(f64::NEG_INFINITY);
-        listing.entries.sort_by(|a, b| start(b).total_cmp(&start(a)).then_with(|| b.id.cmp(&a.id)));
+        sort(&mut listing.entries);
         Ok(listing)
     }
 
@@ -316,10 +315,7 @@ impl History {
     pub fn of_job(&self, job: &str) -> Result<Vec<Entry>, HistoryError> {
         let mut entries = self.list()?.entries;
         entries.retain(|entry| entry.job.as_deref() == Some(job));
-        // A tracker inside a tracked run of the same job has measured the same work again.
-        let ids: HashSet<String> = entries.iter().map(|entry| entry.id.clone()).collect();
-        entries.retain(|entry| entry.parent.as_ref().is_none_or(|parent| !ids.contains(parent)));
-        Ok(entries)
+        Ok(without_repetition(entries))
     }
 
     /// Loads the recording of a run.
@@ -335,6 +331,22 @@ impl History {
         remove_file(&self.entry_path(id))?;
         remove_file(&self.recording_path(id))
     }
+}
+
+/// The runs of a job, each once, newest first.
+pub(crate) fn without_repetition(mut entries: Vec<Entry>) -> Vec<Entry> {
+    let mut ids = HashSet::new();
+    entries.retain(|entry| ids.insert(entry.id.clone()));
+    // A tracker inside a tracked run of the same job has measured the same work again.
+    entries.retain(|entry| entry.parent.as_ref().is_none_or(|parent| !ids.contains(parent)));
+    sort(&mut entries);
+    entries
+}
+
+/// Newest first.
+fn sort(entries: &mut [Entry]) {
+    let start = |entry: &Entry| entry.start_time.unwrap_or(f64::NEG_INFINITY);
+    entries.sort_by(|a, b| start(b).total_cmp(&start(a)).then_with(|| b.id.cmp(&a.id)));
 }
 
 fn write_and_rename(

@@ -1,0 +1,255 @@
+"""The runs of many machines in one store, read natively or by the engine of your choice.
+
+>>> from tempfile import mkdtemp
+>>> from resource_tracker import ResourceTracker
+>>> store = mkdtemp()
+>>> with ResourceTracker(interval=0.05, job="doctest", store=store):
+...     total = sum(range(1000))
+>>> fleet = Fleet(store)
+>>> fleet.runs(job="doctest")["status"], fleet.summary(by="job")["runs"]
+(['finished'], [1])
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, overload
+
+from . import _native
+from .tiny_data_frame import TinyDataFrame
+
+if TYPE_CHECKING:
+    from typing import Any, Literal, Optional, Union
+
+    from ._session import _Path
+
+    _Since = Union[float, datetime, None]
+
+__all__ = ["Fleet"]
+
+_ENGINES = ("native", "arrow", "duckdb", "polars", "spark")
+
+
+class Fleet:
+    """The runs of many machines in a store: a folder, or another address that `run --store` takes.
+
+    Methods that read take an `engine`, which is imported only then:
+
+    - `"native"` needs no other package and gives a `TinyDataFrame`; times are Unix seconds.
+    - `"arrow"` gives a `pyarrow.Table`, `"duckdb"` a relation, `"polars"` a lazy frame, `"spark"` a data frame of the
+      session `spark`.
+
+    DuckDB, Polars and Spark read the files of a folder by themselves, when they need them. Of other stores they get the
+    wanted runs in memory. Each run counts once, and runs inside of a tracked run do not count.
+
+    Args:
+        url: Address of the store.
+    """
+
+    def __init__(self, url: _Path) -> None:
+        self._fleet = _native.Fleet(os.fsdecode(url))
+        self._connection: Any = None
+
+    @property
+    def url(self) -> str:
+        """Address of the store."""
+        return self._fleet.url
+
+    def __repr__(self) -> str:
+        return f"Fleet({self.url!r})"
+
+    @overload
+    def runs(
+        self, engine: Literal["native"] = "native", since: _Since = None, job: Optional[str] = None
+    ) -> TinyDataFrame: ...
+    @overload
+    def runs(self, engine: str, since: _Since = None, job: Optional[str] = None, *, spark: Any = None) -> Any: ...
+    def runs(
+        self, engine: str = "native", since: _Since = None, job: Optional[str] = None, *, spark: Any = None
+    ) -> Any:
+        """Return one row for each run, with the columns of `docs/dataset.md`.
+
+        Args:
+            engine: "native", "arrow", "duckdb", "polars" or "spark".
+            since: Only runs that started then or later: a `datetime`, or Unix seconds.
+            job: Only runs of this job.
+            spark: Session of Spark for `engine="spark"`.
+        """
+        return self._table("runs", engine, _seconds(since), job, spark)
+
+    @overload
+    def samples(
+        self, engine: Literal["native"] = "native", since: _Since = None, job: Optional[str] = None
+    ) -> TinyDataFrame: ...
+    @overload
+    def samples(self, engine: str, since: _Since = None, job: Optional[str] = None, *, spark: Any = None) -> Any: ...
+    def samples(
+        self, engine: str = "native", since: _Since = None, job: Optional[str] = None, *, spark: Any = None
+    ) -> Any:
+        """Return the rows of the recordings of the runs that `runs` has with the same arguments.
+
+        Args:
+            engine: "native", "arrow", "duckdb", "polars" or "spark".
+            since: Only runs that started then or later: a `datetime`, or Unix seconds.
+            job: Only runs of this job.
+            spark: Session of Spark for `engine="spark"`.
+        """
+        return self._table("samples", engine, _seconds(since), job, spark)
+
+    def summary(
+        self, by: str = "job", since: _Since = None, engine: str = "native", *, spark: Any = None
+    ) -> TinyDataFrame:
+        """Return what runs requested, used, wasted and cost, the most savings first; the same table by each engine.
+
+        Args:
+            by: Group runs by "job", "user", "node", "day" or the value of a tag ("tag:KEY").
+            since: Only runs that started then or later: a `datetime`, or Unix seconds.
+            engine: "native", or "duckdb", "polars" and "spark", which run the query of `sql`.
+            spark: Session of Spark for `engine="spark"`.
+        """
+        seconds = _seconds(since)
+        lines = self._fleet.summary(by, seconds) if engine == "native" else None
+        if lines is None:
+            query = self._fleet.statements(_with_sql(engine), by)[-1]
+            runs = self._table("runs", engine, seconds, None, spark)
+            if engine == "duckdb":
+                # The connection of the relation, which the query finds under this name.
+                found = runs.query("runs", query)
+                lines = [dict(zip(found.columns, row)) for row in found.fetchall()]
+            elif engine == "polars":
+                if by.startswith("tag:"):
+                    path = "$['" + by[4:].replace("\\", "\\\\").replace("'", "\\'") + "']"
+                    runs = runs.with_columns(tag=_module("polars").col("tags").str.json_path_match(path))
+                lines = _module("polars").SQLContext(runs=runs).execute(query).collect().to_dicts()
+            else:
+                runs.createOrReplaceTempView("runs")
+                lines = [row.asDict() for row in spark.sql(query).collect()]
+        return TinyDataFrame(data=lines)
+
+    def sql(self, engine: str = "duckdb", by: str = "job") -> str:
+        """Return views and the query of the summary as SQL.
+
+        Args:
+            engine: "duckdb", "spark" or "trino".
+            by: What the summary groups runs by.
+        """
+        return "".join(statement + ";\n\n" for statement in self._fleet.statements(engine, by))
+
+    def push(self) -> int:
+        """Store the runs of the user's history that the store does not have yet, and return their number."""
+        from ._session import _log
+
+        stored, skipped = self._fleet.push()
+        for why in skipped:
+            _log("warning", "%s", why)
+        return stored
+
+    def compact(self) -> dict[str, int]:
+        """Merge the small files of each day, and return the number of `days`, `merged_files` and `written_files`."""
+        return dict(zip(("days", "merged_files", "written_files"), self._fleet.compact()))
+
+    def _table(self, name: str, engine: str, since: Optional[float], job: Optional[str], spark: Any) -> Any:
+        if engine == "native":
+            return TinyDataFrame(data=self._fleet.rows(name, since, job))
+        if engine not in _ENGINES:
+            raise ValueError(f"`engine` must be one of {', '.join(_ENGINES)}, not {engine!r}")
+        if engine == "spark" and spark is None:
+            raise TypeError("engine='spark' needs a session: spark=SparkSession.builder.getOrCreate()")
+        if engine == "arrow" or not self._has_files():
+            return self._of_arrow(self._arrow(name, since, job), engine, spark)
+        runs = self._runs(engine, spark)
+        runs = _where(runs, engine, since, job)
+        return runs if name == "runs" else self._samples(runs, engine, spark)
+
+    def _has_files(self) -> bool:
+        """Whether engines can read the store by themselves: a folder with a run."""
+        return os.path.isdir(os.path.join(self.url, "runs"))
+
+    def _arrow(self, name: str, since: Optional[float], job: Optional[str]) -> Any:
+        parquet = _module("pyarrow.parquet")
+        return parquet.read_table(_module("pyarrow").BufferReader(self._fleet.parquet(name, since, job)))
+
+    def _of_arrow(self, table: Any, engine: str, spark: Any) -> Any:
+        if engine == "duckdb":
+            return self._duckdb().from_arrow(table)
+        if engine == "polars":
+            return _module("polars").from_arrow(table).lazy()
+        return spark.createDataFrame(table) if engine == "spark" else table
+
+    def _duckdb(self) -> Any:
+        if self._connection is None:
+            self._connection = _module("duckdb").connect()
+            # As in the store, and as the other engines.
+            self._connection.execute("SET TimeZone = 'UTC'")
+        return self._connection
+
+    def _runs(self, engine: str, spark: Any) -> Any:
+        """The view `runs`, by the SQL that the core prints."""
+        if engine == "polars":
+            polars = _module("polars")
+            runs = self._polars("runs").sort("stored_time", descending=True, nulls_last=True)
+            return runs.unique("id", keep="first", maintain_order=True).filter(polars.col("parent").is_null())
+        views = self._fleet.statements(engine, "job")[:2]
+        for view in views:
+            self._duckdb().execute(view) if engine == "duckdb" else spark.sql(view)
+        if engine == "duckdb":
+            return self._duckdb().sql("SELECT * EXCLUDE (copy) FROM runs")
+        return spark.table("runs").drop("copy")
+
+    def _samples(self, runs: Any, engine: str, spark: Any) -> Any:
+        if engine == "polars":
+            return self._polars("samples").join(runs.select("id"), left_on="run_id", right_on="id", how="semi")
+        view = self._fleet.statements(engine, "job")[2]
+        if engine == "duckdb":
+            self._duckdb().execute(view)
+            samples = self._duckdb().table("samples").set_alias("samples")
+            return samples.join(runs.set_alias("wanted"), "samples.run_id = wanted.id", how="semi")
+        spark.sql(view)
+        samples = spark.table("samples")
+        return samples.join(runs.select(runs["id"].alias("run_id")), "run_id", "leftsemi")
+
+    def _polars(self, name: str) -> Any:
+        return _module("polars").scan_parquet(
+            os.path.join(self.url, name, "*", "*.parquet"),
+            hive_partitioning=True,
+            missing_columns="insert",
+            extra_columns="ignore",
+        )
+
+
+def _where(runs: Any, engine: str, since: Optional[float], job: Optional[str]) -> Any:
+    """Return the runs that started since then, of this job."""
+    if engine == "duckdb":
+        constant, column = _module("duckdb").ConstantExpression, _module("duckdb").ColumnExpression
+    elif engine == "polars":
+        constant, column = _module("polars").lit, _module("polars").col
+    else:
+        functions = _module("pyspark.sql.functions")
+        constant, column = functions.lit, functions.col
+    if since is not None:
+        runs = runs.filter(column("start_time") >= constant(datetime.fromtimestamp(since, timezone.utc)))
+    if job is not None:
+        runs = runs.filter(column("job") == constant(job))
+    return runs
+
+
+def _with_sql(engine: str) -> str:
+    if engine not in ("duckdb", "polars", "spark"):
+        raise ValueError(f"`engine` of a summary must be native, duckdb, polars or spark, not {engine!r}")
+    return engine
+
+
+def _seconds(since: _Since) -> Optional[float]:
+    return since.timestamp() if isinstance(since, datetime) else since
+
+
+def _module(name: str) -> Any:
+    """Import a module of an engine."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise ImportError(f"this engine needs the package `{package}`: pip install {package}", name=package) from error
