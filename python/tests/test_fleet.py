@@ -107,16 +107,19 @@ def test_store_that_cannot_be_written_costs_nothing_and_gets_the_run_later(
     assert fleet.runs()["id"] == history()["id"]
 
 
-def test_address_that_is_no_store_is_a_warning_of_a_tracker_and_an_error_of_a_fleet(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_store_that_cannot_be_used_is_a_warning_of_a_tracker_and_an_error_of_a_fleet(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.raises(ValueError, match="ftp://runs"):
         Fleet("ftp://runs")
     record("train", store="ftp://runs")
-    assert "ftp" not in caplog.text, "offline, nothing is sent to another machine"
-    monkeypatch.delenv("RESOURCE_TRACKER_OFFLINE")
-    record("train", store="ftp://runs")
     assert "`ftp://runs` is no store" in caplog.text
+    with pytest.raises(ValueError, match="switched off"):
+        Fleet("s3://bucket/runs").runs()
+    last = record("train", store="s3://bucket/runs")
+    assert "the store `s3://bucket/runs` is not used, because the network is switched off" in caplog.text
+    with pytest.raises(ValueError, match="switched off"):
+        last.advise(store="s3://bucket/runs")
 
 
 def test_forked_child_stores_nothing(store: Path) -> None:
