@@ -1,7 +1,7 @@
 //! Credentials for an object store, from where the AWS tools take them.
 //!
-//! In:  variables, the profile, and the services for credentials of containers and of EC2 instances (IMDSv2). Out: an
-//! access key with its secret, and until when it is valid.
+//! In:  variables, the profile, and the services for credentials of containers and of EC2 instances (IMDS version 2). Out:
+//! an access key with its secret, and until when it is valid.
 //! Not here: profiles that sign in elsewhere (SSO, roles, `credential_process`), since they need other services.
 //!
 //! The order and the names of the variables are those of the AWS SDKs and Tools Reference Guide, "Standardized credential
