@@ -7,7 +7,8 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
 
-const program = resolve(process.env.RESOURCE_TRACKER ?? fileURLToPath(new URL('../../target/release/resource-tracker', import.meta.url)));
+/** The command. */
+export const program = resolve(process.env.RESOURCE_TRACKER ?? fileURLToPath(new URL('../../target/release/resource-tracker', import.meta.url)));
 
 /** Writes a recording and its report; returns the location and text of the report. */
 export function page(recording) {

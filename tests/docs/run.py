@@ -3,7 +3,7 @@
     run.py --bin FOLDER [--python PYTHON] [--r-library FOLDER] [--metaflow PYTHON]
 
 Each file gets an empty folder and an empty home, its blocks in order: `sh` in one shell that ends at the first error,
-`python` and `r` in one interpreter each. Of `groovy`, the shell runs the script of a Nextflow process. `text` is output, or
+`python` and `r` in one interpreter each; `sql` is run by tests/fleet/queries.py. Of `groovy`, the shell runs the script of a Nextflow process. `text` is output, or
 a file that cannot be run here. Also checked: relative links of all pages lead somewhere, every block names its language,
 every file in examples/ is listed here.
 """
@@ -37,7 +37,7 @@ ELSEWHERE = {
     "R CMD INSTALL resource.tracker_*.tar.gz": "tests/r/run.sh",
     "cargo install --locked --path crates/cli": "`make newcomer`, and the browser and Python tests build the same program",
 }
-LANGUAGES = {"sh", "python", "r", "toml", "text", "groovy"}
+LANGUAGES = {"sh", "python", "r", "toml", "text", "groovy", "sql"}
 # Examples that need a cluster, a container image or a GPU. They are not run; the syntax of `*.sbatch` is checked.
 NOT_RUN = {"slurm.sbatch", "Dockerfile", "kubernetes-job.yaml", "github-actions.yml"}
 

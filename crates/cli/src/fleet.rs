@@ -1,14 +1,16 @@
 //! `fleet`: the runs of many machines in one store.
 
+use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use resource_tracker::human;
-use resource_tracker::{Fleet, HistoryEntry};
+use resource_tracker::{Fleet, HistoryEntry, Output};
 use serde_json::json;
 
-use crate::args::{FleetCommand, PullArgs, PushArgs, SqlArgs, StoreArgs, SummaryArgs};
+use crate::args::{FleetCommand, FleetReportArgs, PullArgs, PushArgs, SqlArgs, StoreArgs, SummaryArgs};
 use crate::failure::Failure;
 use crate::load::recovered_history;
 use crate::show::{self, Table};
@@ -21,6 +23,7 @@ pub fn fleet(command: &FleetCommand) -> Result<u8, Failure> {
         FleetCommand::Push(args) => push(args),
         FleetCommand::Summary(args) => summary(args),
         FleetCommand::Pull(args) => pull(args),
+        FleetCommand::Report(args) => report(args),
         FleetCommand::Compact(args) => compact(args),
         FleetCommand::Sql(args) => sql(args),
     }
@@ -45,11 +48,14 @@ fn push(args: &PushArgs) -> Result<u8, Failure> {
         .push_all(
             &history,
             &entries,
-            |number, of| show::progress(&format!("storing run {number} of {of}")),
-            |error| show::warning(&resource_tracker::with_causes(&error)),
+            |number, of| show::progress_bar("storing runs", number - 1, of),
+            |error| {
+                show::progress_done();
+                show::warning(&resource_tracker::with_causes(&error));
+            },
         )
         .map_err(failure)?;
-    show::progress("");
+    show::progress_done();
     show::text(&format!("stored {stored} of {} runs in {}\n", entries.len(), store.url()))
 }
 
@@ -57,7 +63,6 @@ fn pull(args: &PullArgs) -> Result<u8, Failure> {
     let store = allowed(&args.of)?;
     args.to.check_network(args.of.network.offline).map_err(failure)?;
     let done = store.pull(&args.to, args.since, |day| show::progress(&format!("copying {day}")));
-    show::progress("");
     let done = done.map_err(failure)?;
     show::text(&format!(
         "copied {} files from {} to {}, removed {} that are merged\n",
@@ -69,7 +74,9 @@ fn pull(args: &PullArgs) -> Result<u8, Failure> {
 }
 
 fn compact(args: &StoreArgs) -> Result<u8, Failure> {
-    let done = allowed(args)?.compact().map_err(failure)?;
+    let store = allowed(args)?.with_progress(|done, of| show::progress_bar("merging days", done, of));
+    let done = store.compact().map_err(failure)?;
+    show::progress_done();
     show::text(&format!(
         "merged {} files of {} days into {}\n",
         done.merged_files, done.days, done.written_files
@@ -81,37 +88,71 @@ fn sql(args: &SqlArgs) -> Result<u8, Failure> {
     show::text(&args.of.store.sql(&args.engine, &args.group.by).unwrap_or_default())
 }
 
+fn reading(store: &Fleet) -> Fleet {
+    store.with_progress(|done, of| show::progress_bar("reading days", done, of))
+}
+
+fn report(args: &FleetReportArgs) -> Result<u8, Failure> {
+    let path = args.output.as_deref().unwrap_or(Path::new("fleet-report.html"));
+    let failed = |error| Failure::unwritable(path, error);
+    let open = if args.output.is_some() { Output::open_argument } else { Output::open_default };
+    let mut output = open(path, args.force).map_err(failed)?;
+    let page = reading(allowed(&args.of)?).report(args.since).map_err(failure)?;
+    show::progress_done();
+    output.write_all(page.as_bytes()).and_then(|()| output.commit()).map_err(failed)?;
+    if path != Path::new("-") && args.format.json {
+        return show::json(&json!({ "report": path.display().to_string() }));
+    }
+    if path != Path::new("-") {
+        show::path(path);
+    }
+    Ok(0)
+}
+
+const HEADS: [&str; 13] = [
+    "",
+    ">runs",
+    ">failed",
+    ">OOM",
+    ">CPU h",
+    ">used",
+    ">wasted",
+    ">GiB h",
+    ">used",
+    ">wasted",
+    ">cost",
+    ">savings",
+    ">imbalance",
+];
+/// Columns that a narrow terminal does not show, those that can be missed first: out of memory, GiB hours used, CPU hours
+/// used, imbalance, failures, GiB hours wasted and requested.
+const LESS_WEIGHT: [usize; 7] = [3, 8, 5, 12, 2, 9, 7];
+
 fn summary(args: &SummaryArgs) -> Result<u8, Failure> {
-    let lines = allowed(&args.of)?.summary(&args.group.by, args.since).map_err(failure)?;
+    let lines = reading(allowed(&args.of)?).summary(&args.group.by, args.since).map_err(failure)?;
+    show::progress_done();
     if args.format.json {
         return show::json(&json!({ "store": args.of.store.url(), "groups": lines }));
     }
     if lines.is_empty() {
         return show::text("no runs: `resource-tracker run --store URL -- COMMAND` stores one\n");
     }
-    let mut table = Table::new(&[
-        "",
-        ">runs",
-        ">failed",
-        ">OOM",
-        ">CPU h asked",
-        ">used",
-        ">wasted",
-        ">GiB h asked",
-        ">used",
-        ">wasted",
-        ">cost",
-        ">savings",
-        ">imbalance",
-    ]);
-    let number = |value: Option<f64>| value.map(|value| format!("{value:.2}")).unwrap_or_default();
+    let number = |value: Option<f64>| value.map(hours).unwrap_or_default();
     let usd = |value: Option<f64>| value.map(human::usd).unwrap_or_default();
+    let rate = |count: u64, runs: u64| {
+        #[expect(clippy::cast_precision_loss, reason = "counts of runs")]
+        let share = count as f64 / runs.max(1) as f64;
+        if count == 0 { String::new() } else { human::percent(share) }
+    };
+    let width = show::columns();
+    let key_width = if width.is_some_and(|width| width < 120) { 20 } else { 40 };
+    let mut table = Table::new(&HEADS);
     for line in lines {
         table.row([
-            show::one_line(&line.key.unwrap_or_else(|| "(none)".to_owned()), 40),
+            show::one_line(&line.key.unwrap_or_else(|| "(none)".to_owned()), key_width),
             line.runs.to_string(),
-            line.failed.to_string(),
-            line.out_of_memory.to_string(),
+            rate(line.failed, line.runs),
+            rate(line.out_of_memory, line.runs),
             number(line.cpu_hours_asked),
             number(line.cpu_hours_used),
             number(line.cpu_hours_wasted),
@@ -120,13 +161,23 @@ fn summary(args: &SummaryArgs) -> Result<u8, Failure> {
             number(line.gib_hours_wasted),
             usd(line.cost_usd),
             usd(line.savings_usd),
-            number(line.imbalance),
+            line.imbalance.map(|imbalance| format!("{imbalance:.2}")).unwrap_or_default(),
         ]);
+    }
+    if let Some(width) = width {
+        table.fit_columns(width, &LESS_WEIGHT);
+        table.fit(width, &[0]);
     }
     show::text(&table.to_string())
 }
 
+/// About three digits.
+fn hours(value: f64) -> String {
+    human::Scale::Cores.show(value)
+}
+
 pub fn failure(error: resource_tracker::FleetError) -> Failure {
+    show::progress_done();
     let hint = error.hint();
     Failure::new(error, hint)
 }

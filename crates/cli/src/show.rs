@@ -5,6 +5,8 @@
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write as _};
 use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use anstream::{AutoStream, ColorChoice, stream::RawStream};
 use clap::error::ErrorKind;
@@ -98,6 +100,29 @@ pub fn progress(text: &str) {
     if io::stderr().is_terminal() {
         print_error(&format!("{text}…\n"));
     }
+}
+
+/// Shows how much of long work is done, on a terminal only. `progress_done` removes it.
+pub fn progress_bar(doing: &str, done: usize, of: usize) {
+    let started = STARTED.get_or_init(Instant::now);
+    if started.elapsed() > PROGRESS_AFTER && io::stderr().is_terminal() {
+        progress_line(&bar(doing, done, of));
+    }
+}
+
+pub fn progress_done() {
+    if STARTED.get().is_some_and(|started| started.elapsed() > PROGRESS_AFTER) && io::stderr().is_terminal() {
+        progress_line("");
+    }
+}
+
+static STARTED: OnceLock<Instant> = OnceLock::new();
+const PROGRESS_AFTER: Duration = Duration::from_millis(300);
+const BAR_WIDTH: usize = 20;
+
+fn bar(doing: &str, done: usize, of: usize) -> String {
+    let full = (done.min(of) * BAR_WIDTH).checked_div(of).unwrap_or(0);
+    format!("{doing} [{}{}] {done} of {of}", "#".repeat(full), "-".repeat(BAR_WIDTH - full))
 }
 
 /// Replaces the text of the current terminal line; an empty text clears the line.
@@ -204,8 +229,25 @@ impl Table {
             }
         }
         if total(&self.widths()) > width {
-            self.heads.pop();
-            self.rows.iter_mut().for_each(|row| drop(row.pop()));
+            self.remove(self.heads.len() - 1);
+        }
+    }
+
+    /// Leaves out these columns one after the other, the first of them first, while the table is wider than `width`. Columns
+    /// come with their number at the start.
+    pub fn fit_columns(&mut self, width: usize, columns: &[usize]) {
+        for (number, column) in columns.iter().enumerate() {
+            if total(&self.widths()) > width {
+                let removed_before = columns[..number].iter().filter(|removed| *removed < column).count();
+                self.remove(column - removed_before);
+            }
+        }
+    }
+
+    fn remove(&mut self, column: usize) {
+        self.heads.remove(column);
+        for row in self.rows.iter_mut().filter(|row| column < row.len()) {
+            row.remove(column);
         }
     }
 
@@ -323,6 +365,22 @@ fn print_error(styled: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bar_has_the_share_that_is_done() {
+        assert_eq!(bar("reading", 3, 4), "reading [###############-----] 3 of 4");
+        assert_eq!(bar("reading", 0, 0), "reading [--------------------] 0 of 0");
+    }
+
+    #[test]
+    fn narrow_table_has_no_columns_of_less_weight() {
+        let mut table = Table::new(&["a", ">b", ">c", ">d"]);
+        table.row(["one".to_owned(), "22".to_owned(), "333".to_owned(), "4444".to_owned()]);
+        table.fit_columns(12, &[2, 1]);
+        assert_eq!(table.to_string(), "a     b     d\none  22  4444\n".replace("     b", "   b"));
+        table.fit_columns(9, &[0]);
+        assert_eq!(table.to_string(), " b     d\n22  4444\n");
+    }
 
     #[test]
     fn stream_that_is_no_terminal_gets_plain_text() {

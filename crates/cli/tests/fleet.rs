@@ -75,6 +75,20 @@ fn runs_are_stored_once_and_added_up_by_job_user_and_tag() {
 }
 
 #[test]
+fn report_is_a_page_with_escaped_names() {
+    let home = tempfile::tempdir().unwrap();
+    run(home.path(), "<b>train</b>", &[("RESOURCE_TRACKER_ASKED_CPUS", "64")], &["sleep", "0.1"]);
+    let page = fleet(home.path(), &["report", "-o", "-"]);
+    assert!(page.contains("<bdi>&lt;b&gt;train&lt;/b&gt;</bdi>") && !page.contains("<b>train"), "{page}");
+    assert!(page.contains("64 CPUs") && page.contains("Content-Security-Policy"), "{page}");
+    let path = home.path().join("fleet.html");
+    assert_eq!(fleet(home.path(), &["report", "-o", path.to_str().unwrap()]).trim(), path.to_str().unwrap());
+    assert!(fs::read_to_string(&path).unwrap().contains("64 CPUs"));
+    let later = fleet(home.path(), &["report", "-o", "-", "--since", "2100-01-01"]);
+    assert!(later.contains("No runs are in the store."), "{later}");
+}
+
+#[test]
 fn ranks_of_a_distributed_program_are_one_run_with_its_imbalance() {
     let home = tempfile::tempdir().unwrap();
     let slurm = |rank: &'static str| {

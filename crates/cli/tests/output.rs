@@ -13,7 +13,7 @@ use support::runs::{RUNS, Run, home_with_runs, recording, save};
 use support::{open_folder, tracker};
 
 /// All visible commands except `help` and `man`.
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 28] = [
     "run",
     "mark",
     "attach",
@@ -33,6 +33,13 @@ const COMMANDS: [&str; 21] = [
     "catalog info",
     "catalog update",
     "report",
+    "fleet",
+    "fleet push",
+    "fleet summary",
+    "fleet pull",
+    "fleet report",
+    "fleet compact",
+    "fleet sql",
     "config",
     "completions",
 ];

@@ -34,6 +34,7 @@ fn every_json_output_is_valid() {
     let (schema, home) = (Schema::load(), home_with_runs());
     let home = home.path();
     shown(home, "run -q --json run.json -i 0.05 --job real --tag a=b --input run.json -- sleep 0.2");
+    shown(home, "run -q --store store --job stored -- true");
     shown(home, "run -q --json killed.json -- sh -c kill${IFS}-9${IFS}$$");
     let mut outputs: Vec<(&str, Value)> = [
         ("output_run", "show last --json"),
@@ -56,6 +57,8 @@ fn every_json_output_is_valid() {
         ("output_config", "config --json"),
         ("output_report", "report a1 -o page.html --json"),
         ("output_rm", "rm a1 --json"),
+        ("output_fleet_summary", "fleet summary --store store --json"),
+        ("output_report", "fleet report --store store -o fleet.html --json"),
     ]
     .map(|(name, line)| (name, parsed(home, line)))
     .into();

@@ -63,6 +63,41 @@ fn every_run_counts_once_while_others_write_and_compact() {
 }
 
 #[test]
+fn program_on_two_nodes_is_one_run_and_a_restart_is_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = Dataset::open(folder.path().to_str().unwrap()).unwrap();
+    let store = |start: f64, rank: u64, node: &str, cpu_s: f64, is_failed: bool| {
+        let row = json!({
+            "id": format!("{start}-{rank}"), "stored_time": 1.0, "start_time": start, "job": "train", "node": node, "rank": rank,
+            "ranks": 2, "distributed": "42.0", "cpu_seconds": cpu_s, "cpu_hours_used": 1.0, "is_failed": is_failed,
+        });
+        let row = Table::of_rows(run_columns(), &[row.as_object().unwrap().clone()]);
+        dataset.put_run(&format!("{start}-{rank}"), start, &row).unwrap();
+    };
+    // Around midnight.
+    store(86_399.0, 0, "a", 30.0, false);
+    store(86_401.0, 1, "b", 10.0, true);
+    let found = |by: &By| {
+        let lines = dataset.summary(by, None).unwrap();
+        let mut found: Vec<_> = lines
+            .into_iter()
+            .map(|line| (line.key.unwrap(), line.runs, line.recordings, line.failed, line.imbalance))
+            .collect();
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        found
+    };
+    let key = |text: &str| text.to_owned();
+    assert_eq!(found(&By::Job), [(key("train"), 1, 2, 1, Some(1.5))]);
+    assert_eq!(found(&By::Day), [(key("1970-01-01"), 1, 2, 1, Some(1.5))]);
+    assert_eq!(found(&By::Node), [(key("a"), 1, 1, 0, Some(1.5)), (key("b"), 1, 1, 1, Some(1.5))]);
+    // The scheduler starts it again, with the same id.
+    store(90_000.0, 0, "a", 10.0, false);
+    store(90_000.0, 1, "b", 10.0, false);
+    assert_eq!(found(&By::Job), [(key("train"), 2, 4, 1, Some(1.25))]);
+    assert_eq!(found(&By::Node)[0], (key("a"), 2, 2, 0, Some(1.25)));
+}
+
+#[test]
 fn newest_row_of_a_run_counts_and_days_before_since_are_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = Dataset::open(folder.path().to_str().unwrap()).unwrap();

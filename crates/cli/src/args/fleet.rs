@@ -1,5 +1,7 @@
 //! Options of `fleet`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use resource_tracker::{Fleet, FleetBy};
 
@@ -27,6 +29,11 @@ pub enum FleetCommand {
         after_help = "Example:\n  resource-tracker fleet pull --store s3://bucket/runs --since 30d runs"
     )]
     Pull(PullArgs),
+    /// Write the summary as an HTML page with trends, savings and a table to sort and filter
+    #[command(
+        after_help = "Example:\n  resource-tracker fleet report --store /shared/runs --since 30d -o fleet.html"
+    )]
+    Report(FleetReportArgs),
     /// Merge the small files of each day
     ///
     /// Safe while other processes store runs, read the store or merge too.
@@ -78,6 +85,23 @@ pub struct SummaryArgs {
     pub since: Option<f64>,
     #[command(flatten)]
     pub format: JsonArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct FleetReportArgs {
+    #[command(flatten)]
+    pub of: StoreArgs,
+    /// Output file; `-` is standard output [default: fleet-report.html in the current directory]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace an existing file that resource-tracker did not write
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub format: JsonArgs,
+    /// Only runs that started since then: a date, a date and time, or an age, for example 2026-03-12 or 7d
+    #[arg(long, value_name = "DATE|AGE", value_parser = since)]
+    pub since: Option<f64>,
 }
 
 #[derive(Args, Debug)]

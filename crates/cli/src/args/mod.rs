@@ -19,7 +19,7 @@ use resource_tracker::{
 use crate::failure::Failure;
 
 pub use compare::{CheckArgs, CompareArgs};
-pub use fleet::{FleetCommand, PullArgs, PushArgs, SqlArgs, StoreArgs, SummaryArgs};
+pub use fleet::{FleetCommand, FleetReportArgs, PullArgs, PushArgs, SqlArgs, StoreArgs, SummaryArgs};
 pub use help::parser;
 pub use history::{ListArgs, OUT_OF_MEMORY, RmArgs, ShowArgs};
 pub use record::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs};
@@ -121,7 +121,7 @@ pub enum Command {
         after_help = "Examples:\n  resource-tracker servers --cpu 2 --memory 4096\n  resource-tracker servers --cpu 8 --memory 65536 --gpu 1 --vram 16384 --continent Europe"
     )]
     Servers(Box<ServersArgs>),
-    /// Store runs of many machines in one place, and add up what they requested, used and wasted
+    /// Store runs of many machines in one place, and add them up
     #[command(subcommand)]
     Fleet(FleetCommand),
     /// Show this machine, its limits, its cloud and its data sources

@@ -21,7 +21,7 @@ pub const VERSION: u32 = 1;
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
 /// Name, type and meaning of each column of `runs`.
-pub const RUNS: [(&str, Kind, &str); 67] = [
+pub const RUNS: [(&str, Kind, &str); 78] = [
     ("id", Kind::Text, "Id of the run."),
     ("stored_time", Kind::Time, "When the row was stored. Of several rows of one run, the newest counts."),
     ("job", Kind::Text, "Name of the job."),
@@ -92,6 +92,17 @@ pub const RUNS: [(&str, Kind, &str); 67] = [
     ("gib_hours_asked", Kind::Double, "GiB of memory requested, or that the job could use, times hours."),
     ("gib_hours_used", Kind::Double, "GiB of peak memory times hours."),
     ("gib_hours_wasted", Kind::Double, "Requested and not used."),
+    ("gpu_hours_asked", Kind::Double, "GPUs requested, or of the machine, times hours."),
+    ("gpu_hours_used", Kind::Double, "GPUs in use times hours."),
+    ("gpu_hours_wasted", Kind::Double, "Requested and not used."),
+    ("waiting_cause", Kind::Text, "What the run mostly did or waited for, as in `show --json`."),
+    ("on_cpu_seconds", Kind::Double, "Part of the duration with a thread on a CPU."),
+    ("wait_cpu_seconds", Kind::Double, "Part of the duration that the job waited for a CPU."),
+    ("wait_quota_seconds", Kind::Double, "Part of the duration that a CPU limit stopped the job."),
+    ("wait_disk_seconds", Kind::Double, "Part of the duration that the job waited for disk."),
+    ("wait_paging_seconds", Kind::Double, "Part of the duration that the job waited for memory."),
+    ("stolen_seconds", Kind::Double, "Part of the duration that the hypervisor gave to other machines."),
+    ("idle_seconds", Kind::Double, "Part of the duration that the job waited for something else."),
     ("advice_cpus", Kind::Double, "CPUs to request for the next run."),
     ("advice_memory_bytes", Kind::Double, "Memory to request for the next run."),
     ("advice_gpus", Kind::Double, "GPUs to request for the next run."),
@@ -123,16 +134,20 @@ pub fn run_row(entry: &Entry, head: &Head, context: &Context, now_s: f64) -> Map
     let hours = entry.duration_s.filter(|seconds| *seconds >= 0.0).map(|seconds| seconds / 3600.0);
     let number = |row: &Map<String, Value>, key: &str| row.get(key).and_then(Value::as_f64);
     let (limit_cores, limit_bytes) = (number(&row, "cpu_limit_cores"), number(&row, "memory_limit_bytes"));
-    let container = |key: &str| head.server_info.as_ref()?.get(key)?.as_f64().filter(|limit| *limit > 0.0);
-    let asked_cpus = identity.asked_cpus.or_else(|| container("cpu_limit"));
+    let machine = |key: &str| head.server_info.as_ref()?.get(key)?.as_f64().filter(|limit| *limit > 0.0);
+    let asked_cpus = identity.asked_cpus.or_else(|| machine("cpu_limit"));
     let asked_bytes =
-        identity.asked_memory_bytes.or_else(|| container("memory_limit_mb").map(|mib| mib * 1024.0 * 1024.0));
+        identity.asked_memory_bytes.or_else(|| machine("memory_limit_mb").map(|mib| mib * 1024.0 * 1024.0));
     let times = |amount: Option<f64>| Some(amount? * hours?);
     let wasted = |asked: Option<f64>, used: Option<f64>| Some((asked? - used?).max(0.0));
     let cpu_asked = times(asked_cpus.or(limit_cores));
     let cpu_used = number(&row, "cpu_seconds").map(|seconds| seconds / 3600.0);
     let gib_asked = times(asked_bytes.or(limit_bytes).map(|bytes| bytes / GIB));
     let gib_used = times(number(&row, "memory_peak_bytes").map(|bytes| bytes / GIB));
+    let gpu_asked = times(identity.asked_gpus.or_else(|| machine("gpu_count")));
+    let gpu_used = times(number(&row, "gpu_mean_gpus"));
+    let waits = context.waits(head);
+    let waited = |metric| waits.as_ref().and_then(|_| context.summary.of(metric).sum());
     let cost = context.cost(context.server());
     let cloud = |key: &str| {
         head.cloud_info.as_ref()?.get(key)?.as_str().filter(|text| *text != "unknown").map(str::to_owned)
@@ -178,8 +193,23 @@ pub fn run_row(entry: &Entry, head: &Head, context: &Context, now_s: f64) -> Map
         "statistics": entry.stats.as_ref().map(|stats| json!(stats).to_string()),
         "sizing": entry.sizing.as_ref().map(|sizing| json!(sizing).to_string()),
     });
-    if let Value::Object(more) = more {
-        row.extend(more);
+    let gpus_and_waits = json!({
+        "gpu_hours_asked": gpu_asked,
+        "gpu_hours_used": gpu_used,
+        "gpu_hours_wasted": wasted(gpu_asked, gpu_used),
+        "waiting_cause": waits.as_ref().map(|waits| waits.cause),
+        "on_cpu_seconds": waited(Metric::OnCpu),
+        "wait_cpu_seconds": waited(Metric::WaitCpu),
+        "wait_quota_seconds": waited(Metric::WaitQuota),
+        "wait_disk_seconds": waited(Metric::WaitDisk),
+        "wait_paging_seconds": waited(Metric::WaitPaging),
+        "stolen_seconds": waited(Metric::WaitStolen),
+        "idle_seconds": waited(Metric::Idle),
+    });
+    for more in [more, gpus_and_waits] {
+        if let Value::Object(more) = more {
+            row.extend(more);
+        }
     }
     row
 }

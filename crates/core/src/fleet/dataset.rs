@@ -83,7 +83,11 @@ pub struct Compacted {
 #[derive(Clone, Debug)]
 pub struct Dataset {
     pub(super) store: Arc<dyn Store>,
+    progress: Option<Progress>,
 }
+
+/// Is told how many of how many days are done.
+pub type Progress = fn(usize, usize);
 
 impl Dataset {
     pub fn open(url: &str) -> Result<Self, DatasetError> {
@@ -92,7 +96,19 @@ impl Dataset {
 
     /// Credentials and endpoint of an object store are found by the environment.
     pub fn open_with(url: &str, environment: Environment) -> Result<Self, DatasetError> {
-        Ok(Self { store: store::open(url, environment)? })
+        Ok(Self { store: store::open(url, environment)?, progress: None })
+    }
+
+    /// The same dataset, which reports how far long work is.
+    #[must_use]
+    pub fn with_progress(&self, progress: Progress) -> Self {
+        Self { progress: Some(progress), ..self.clone() }
+    }
+
+    pub(super) fn report_progress(&self, done: usize, of: usize) {
+        if let Some(report) = self.progress {
+            report(done, of);
+        }
     }
 
     /// An error if the store needs the network, and `--offline` or `RESOURCE_TRACKER_OFFLINE` switches it off.
@@ -214,12 +230,14 @@ impl Dataset {
     /// Merges the small files of each day.
     pub fn compact(&self) -> Result<Compacted, DatasetError> {
         let mut done = Compacted::default();
-        for day in self.days()? {
+        let days = self.days()?;
+        for (number, day) in days.iter().enumerate() {
             let before = done.merged_files;
             for kind in [RUNS, SAMPLES] {
                 self.compact_folder(&format!("{kind}/{day}"), kind == RUNS, &mut done)?;
             }
             done.days += usize::from(done.merged_files > before);
+            self.report_progress(number + 1, days.len());
         }
         Ok(done)
     }

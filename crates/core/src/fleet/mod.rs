@@ -6,6 +6,8 @@
 
 pub mod columns;
 pub mod dataset;
+pub mod overview;
+mod page;
 pub mod pull;
 pub mod read;
 pub mod sql;
@@ -40,6 +42,11 @@ impl Dataset {
         let row = Table::of_rows(columns::run_columns(), &[row]);
         let samples = columns::samples(recording, &entry.id).map_err(unreadable)?;
         self.put(&entry.id, entry.start_time.unwrap_or(0.0), &row, &samples)
+    }
+
+    /// The page of all runs that started at `since_s` or later, in Unix seconds, as HTML.
+    pub fn report(&self, since_s: Option<f64>) -> Result<String, DatasetError> {
+        Ok(page::page(&self.overview(since_s)?, &self.url(), Moment::now().wall_s()))
     }
 
     /// Views and the query of the summary as SQL for an engine: `duckdb`, `spark` or `trino`; `None` for another name.

@@ -33,7 +33,8 @@ impl Engine {
     }
 }
 
-/// The views `all_runs`, with each run once; `runs`, without runs that are part of another run; and `samples`.
+/// The views `all_runs`, with each run once; `runs`, without runs that are part of another run; and `samples`. Ranks of one
+/// distributed program have the same `program`; a rank that starts again, or another number of ranks, is another program.
 pub fn views(engine: Engine, url: &str) -> [String; 3] {
     let (runs, samples) = (engine.table(url, "runs"), engine.table(url, "samples"));
     let create =
@@ -43,7 +44,11 @@ pub fn views(engine: Engine, url: &str) -> [String; 3] {
             "{create} all_runs AS\nSELECT * FROM (\n  SELECT *, row_number() OVER (PARTITION BY id ORDER BY stored_time DESC) AS copy\n  \
              FROM {runs}\n) WHERE copy = 1"
         ),
-        format!("{create} runs AS SELECT * FROM all_runs WHERE parent IS NULL"),
+        format!(
+            "{create} runs AS\nSELECT *, coalesce(distributed || ' ' || CAST(coalesce(ranks, 0) AS VARCHAR(20)) || ' ' || CAST(row_number() OVER (\n  \
+             PARTITION BY coalesce(distributed, id), ranks, rank ORDER BY start_time, id) AS VARCHAR(20)), id) AS program\n\
+             FROM all_runs WHERE parent IS NULL"
+        ),
         format!("{create} samples AS SELECT * FROM {samples}"),
     ]
 }
@@ -54,7 +59,8 @@ pub fn summary(engine: Engine, by: &By) -> String {
         By::Job => "job".to_owned(),
         By::User => "\"user\"".to_owned(),
         By::Node => "node".to_owned(),
-        By::Day => "CAST(date AS VARCHAR(10))".to_owned(),
+        // Ranks that start after midnight belong to the day of their program.
+        By::Day => "min(CAST(date AS VARCHAR(10)))".to_owned(),
         By::Tag(tag) => {
             let tag = tag.replace('\'', "''");
             match engine {
@@ -69,15 +75,18 @@ pub fn summary(engine: Engine, by: &By) -> String {
     let sums: Vec<String> = SUMS.iter().map(|column| format!("sum({column}) AS {column}")).collect();
     let sums = sums.join(", ");
     let flag = |column: &str| format!("max(CASE WHEN {column} THEN 1 ELSE 0 END) AS {column}");
+    let group = if *by == By::Day { "2" } else { "1, 2" };
     format!(
-        "WITH programs AS (\n  SELECT {key} AS key, coalesce('program ' || distributed, 'run ' || id) AS program, count(*) AS recordings,\n    \
-         {failed}, {oom},\n    {sums},\n    \
-         CASE WHEN count(distributed) > 0 AND count(cpu_seconds) > 1 AND sum(cpu_seconds) > 0\n      \
-         THEN max(cpu_seconds) / avg(cpu_seconds) END AS imbalance\n  \
-         FROM runs GROUP BY 1, 2\n)\n\
+        "WITH programs AS (\n  SELECT {key} AS key, program, count(*) AS recordings, count(distributed) AS ranks,\n    \
+         {failed},\n    {oom},\n    {sums},\n    \
+         count(cpu_seconds) AS timed_ranks, sum(cpu_seconds) AS cpu_s, max(cpu_seconds) AS highest_cpu_s\n  \
+         FROM runs GROUP BY {group}\n), rated AS (\n  \
+         SELECT *, CASE WHEN ranks > 0 AND sum(timed_ranks) OVER ranks_of > 1 AND sum(cpu_s) OVER ranks_of > 0\n    \
+         THEN max(highest_cpu_s) OVER ranks_of * sum(timed_ranks) OVER ranks_of / sum(cpu_s) OVER ranks_of\n    \
+         END AS imbalance\n  FROM programs WINDOW ranks_of AS (PARTITION BY program)\n)\n\
          SELECT * FROM (\n  SELECT key, count(*) AS runs, sum(recordings) AS recordings, sum(is_failed) AS failed,\n  \
-         sum(out_of_memory) AS out_of_memory, {sums},\n  avg(imbalance) AS imbalance\n\
-         FROM programs GROUP BY key\n)\n\
+         sum(out_of_memory) AS out_of_memory, {sums},\n  avg(imbalance) AS imbalance\n  \
+         FROM rated GROUP BY key\n)\n\
          ORDER BY coalesce(savings_usd, 0) DESC, coalesce(cpu_hours_wasted, 0) DESC, key",
         failed = flag("is_failed"),
         oom = flag("out_of_memory"),

@@ -32,6 +32,7 @@ mod title;
 mod waits;
 
 pub use crate::human::Zone;
+pub(crate) use page::{document, footer};
 
 use serde_json::{Map, Value, json};
 

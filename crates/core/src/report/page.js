@@ -28,6 +28,42 @@ for (const snippet of all('.snippet')) {
   });
 }
 
+// Tables of the page of a fleet: a click on a heading sorts, rows without a value come last.
+for (const table of all('table.sortable')) {
+  const body = table.tBodies[0], heads = all('thead th', table);
+  const value = (row, column) => row.cells[column].dataset.value;
+  for (const head of heads.filter((head) => head.classList.contains('by'))) {
+    const column = head.cellIndex, isName = column === 0;
+    const button = make('button', { type: 'button', class: 'sort' });
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener('click', () => {
+      const first = isName ? 'ascending' : 'descending';
+      const order = head.getAttribute('aria-sort') !== first ? first : isName ? 'descending' : 'ascending';
+      heads.forEach((other) => other.removeAttribute('aria-sort'));
+      head.setAttribute('aria-sort', order);
+      const up = order === 'ascending' ? 1 : -1;
+      const rows = [...body.rows].sort((one, other) => {
+        if (isName) return up * one.cells[0].textContent.localeCompare(other.cells[0].textContent, 'en', { numeric: true });
+        const [left, right] = [value(one, column), value(other, column)];
+        return left === undefined || right === undefined ? (left === undefined) - (right === undefined) : up * (left - right);
+      });
+      body.append(...rows);
+    });
+  }
+  const filter = table.closest('section').querySelector('.filter');
+  const [input, output] = [filter.querySelector('input'), filter.querySelector('output')];
+  const apply = () => {
+    const wanted = input.value.trim().toLowerCase();
+    for (const row of body.rows) row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
+    const shown = [...body.rows].filter((row) => !row.hidden).length;
+    output.textContent = wanted ? `${shown} of ${body.rows.length}` : '';
+  };
+  input.addEventListener('input', apply);
+  filter.hidden = false;
+  apply();
+}
+
 const source = document.getElementById('data');
 if (!source) return;
 const data = JSON.parse(source.textContent);

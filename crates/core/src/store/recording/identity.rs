@@ -123,7 +123,11 @@ impl Identity {
                 None => job,
             });
             let of_torchrun = text("TORCHELASTIC_RUN_ID").filter(|id| id != "none");
-            let address = || Some(format!("{}:{}", text("MASTER_ADDR")?, text("MASTER_PORT")?));
+            // The default of torchrun, the same for all programs on all machines.
+            let is_remote =
+                |host: &String| !host.starts_with("127.") && !["localhost", "::1"].contains(&host.as_str());
+            let address =
+                || Some(format!("{}:{}", text("MASTER_ADDR").filter(is_remote)?, text("MASTER_PORT")?));
             of_slurm
                 .or(of_torchrun)
                 .or_else(|| first(&["PMIX_NAMESPACE", "AWS_BATCH_JOB_ID"]))
@@ -211,6 +215,11 @@ mod tests {
         assert_eq!(alone.distributed.as_deref(), Some("node:7"), "the ranks have one parent");
         let elastic = identity(&[&torchrun[..], &[("TORCHELASTIC_RUN_ID", "exp1")]].concat());
         assert_eq!(elastic.distributed.as_deref(), Some("exp1"));
+        let at = |host| {
+            let address = [("MASTER_ADDR", host), ("MASTER_PORT", "29500"), ("TORCHELASTIC_RUN_ID", "none")];
+            identity(&[&torchrun[..], &address].concat()).distributed
+        };
+        assert_eq!((at("n1").as_deref(), at("127.0.0.1").as_deref()), (Some("n1:29500"), Some("node:7")));
     }
 
     #[test]
