@@ -376,8 +376,8 @@ mod tests {
     fn narrow_table_has_no_columns_of_less_weight() {
         let mut table = Table::new(&["a", ">b", ">c", ">d"]);
         table.row(["one".to_owned(), "22".to_owned(), "333".to_owned(), "4444".to_owned()]);
-        table.fit_columns(12, &[2, 1]);
-        assert_eq!(table.to_string(), "a     b     d\none  22  4444\n".replace("     b", "   b"));
+        table.fit_columns(13, &[2, 1]);
+        assert_eq!(table.to_string(), "a     b     d\none  22  4444\n");
         table.fit_columns(9, &[0]);
         assert_eq!(table.to_string(), " b     d\n22  4444\n");
     }

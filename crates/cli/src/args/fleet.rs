@@ -46,7 +46,7 @@ pub enum FleetCommand {
 
 #[derive(Args, Debug)]
 pub struct StoreArgs {
-    /// Store of a fleet's runs: a folder, or s3://BUCKET/PREFIX
+    /// Store of a fleet's runs: a folder, or `s3://BUCKET/PREFIX`
     #[arg(long, value_name = "URL", env = "RESOURCE_TRACKER_STORE", value_parser = store)]
     pub store: Fleet,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub struct PushArgs {
 
 #[derive(Args, Debug)]
 pub struct PullArgs {
-    /// Store to copy to: a folder, or s3://BUCKET/PREFIX
+    /// Store to copy to: a folder, or `s3://BUCKET/PREFIX`
     #[arg(value_name = "TO", value_parser = store)]
     pub to: Fleet,
     #[command(flatten)]

@@ -41,7 +41,7 @@ pub struct RecordArgs {
     /// Do not save the run in the history
     #[arg(long, env = "RESOURCE_TRACKER_NO_SAVE", value_parser = FalseyValueParser::new())]
     pub no_save: bool,
-    /// Store the run in a store of many machines when the job ends: a folder, or s3://BUCKET/PREFIX
+    /// Store the run in a store of many machines when the job ends: a folder, or `s3://BUCKET/PREFIX`
     #[arg(long, value_name = "URL", env = "RESOURCE_TRACKER_STORE", value_parser = super::fleet::store)]
     pub store: Option<Fleet>,
     /// Stream samples as CSV to FILE while the job runs; `-` is standard error
