@@ -23,7 +23,7 @@ run --interval 0.1 --output /out.json.gz --csv /out.csv --report /out.html --jso
 run --store /store --input /resource-tracker --history 5 --slowdown 10 --keep-runs 9 --retry-oom 1 {JOB}
 run --output /out.json.gz --force --no-command --no-children --no-system --rows-only --offline --job second {JOB}
 run --no-save --quiet --backend procfs {JOB}
-run --no-save --live {JOB}
+run --no-save --live --otlp http://127.0.0.1:9 --prometheus /job.prom --pushgateway http://127.0.0.1:9 {JOB}
 run --backend sysinfo {JOB}
 report first --output /first.html --history 5 --slowdown 10 --input /resource-tracker --offline
 report last --output /out.html --force --vendor-id aws --region us-east-1 --country US --continent Europe
