@@ -79,7 +79,8 @@ packages=$(find "$dist" -name "resource_tracker-*.whl" -o -name "resource_tracke
 if [ -n "$packages" ]; then
     twine check --strict $packages
 fi
-find "$dist" -name '*linux*.whl' -exec auditwheel show {} \;
+# On a machine with glibc, auditwheel takes the linker script `libc.so` for the C library of a musllinux wheel.
+find "$dist" -name '*manylinux*.whl' -exec auditwheel show {} +
 case $parts in
     *linux* | *static*) python tests/install/symbols.py "$dist" ;;
 esac
