@@ -38,6 +38,10 @@ ELSEWHERE = {
     "R CMD INSTALL r/": "tests/r/run.sh",
     "R CMD build r/": "tests/r/run.sh",
     "R CMD INSTALL resource.tracker_*.tar.gz": "tests/r/run.sh",
+    "export AWS_ENDPOINT_URL_S3=https://minio.example.org AWS_PROFILE=team": "crates/cli/tests/fleet_bucket.rs",
+    "resource-tracker fleet summary --store s3://fleet/runs": "crates/cli/tests/fleet_bucket.rs",
+    "resource-tracker fleet pull --store s3://fleet/runs --since 30d runs": "crates/cli/tests/fleet_bucket.rs",
+    "resource-tracker fleet summary --store runs --offline": "crates/cli/tests/fleet_bucket.rs",
     "cargo install --locked --path crates/cli": "`make newcomer`, and the browser and Python tests build the same program",
     "~/.cargo/bin/resource-tracker run -- sh -c 'seq 1000000 | sort -R | tail -1'": "`make newcomer`",
 }
