@@ -9,7 +9,7 @@ DOCS_TEST := python3 tests/docs/run.py --bin $${CARGO_TARGET_DIR:-$(CURDIR)/targ
 docs: ## the documentation site, into target/site
 	[ -x $(VENV)/docs/bin/python ] || python3 -m venv $(VENV)/docs
 	$(VENV)/docs/bin/pip install --quiet "mkdocs==1.6.*" "mkdocs-material==9.8.*"
-	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict
 	@echo "target/site/index.html"
 
 test-docs: test-python test-metaflow test-r docs ## every block of code in README, docs and examples; one history of all fronts
