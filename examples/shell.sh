@@ -1,12 +1,7 @@
 #!/bin/sh
-# A pipeline with its steps tracked under one job name each; the second run of a job is compared with the first.
+# A pipeline of two steps. Each step is a job of its own, so that each has its own history and advice.
 set -eu
-for step in fetch sort; do
-    case $step in
-        fetch) work='seq 200000 > numbers' ;;
-        sort) work='sort -R numbers > sorted' ;;
-    esac
-    resource-tracker run --quiet --job "$step" --tag "pipeline=nightly" -- sh -c "$work"
-done
-resource-tracker list
+resource-tracker run --quiet --job fetch --tag pipeline=nightly -- sh -c 'seq 200000 > numbers'
+resource-tracker run --quiet --job sort --tag pipeline=nightly -- sh -c 'sort -R numbers > sorted'
+resource-tracker list --tag pipeline=nightly
 resource-tracker recommend sort

@@ -6,14 +6,6 @@ CROSS := $(CURDIR)/target/cross
 CROSS_PACKAGES := rustc-web cargo-web rust-web-src
 WINDOWS_PACKAGES := gcc-mingw-w64-x86-64 wine wine64 python3
 
-define install
-	@missing=$$(for package in $(1); do dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || echo $$package; done); \
-	if [ -n "$$missing" ]; then \
-	  $(SUDO) apt-get update -qq; \
-	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
-	fi
-endef
-
 test-windows: ## the command built for Windows, and run under wine
 	$(call install,$(CROSS_PACKAGES) $(WINDOWS_PACKAGES))
 	tests/windows/run.sh $(CROSS)

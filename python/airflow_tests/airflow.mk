@@ -2,5 +2,5 @@
 
 .PHONY: test-airflow
 
-test-airflow: setup ## tasks of Airflow as runs of the history
-	RESOURCE_TRACKER_PROFILE=dev python/airflow_tests/run.sh $(CURDIR)/target/airflow
+test-airflow: wheel ## tasks of Airflow as runs of the history
+	$(WITH_WHEEL) python/airflow_tests/run.sh $(CURDIR)/target/airflow

@@ -1,21 +1,17 @@
 #!/bin/sh
 # Runs a DAG on Airflow, offline, with the installed wheel.
 #
-#   python/airflow_tests/run.sh [VENV_DIR]
+#   RESOURCE_TRACKER_WHEEL=FILE python/airflow_tests/run.sh [VENV_DIR]
 #
 # constraints.txt has the versions that `pip install apache-airflow` resolved to; Airflow's own list is not in a package
-# registry. RESOURCE_TRACKER_PROFILE=dev builds faster; RESOURCE_TRACKER_WHEEL names an existing wheel.
+# registry.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 venv=${1:-$root/target/airflow}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 [ -x "$venv/bin/python" ] || python3.11 -m venv "$venv"
-wheel=${RESOURCE_TRACKER_WHEEL:-}
-if [ -z "$wheel" ]; then
-    "$venv/bin/python" -m pip wheel --quiet --no-deps --wheel-dir "$work" "$root"
-    wheel=$(echo "$work"/*.whl)
-fi
+wheel=${RESOURCE_TRACKER_WHEEL:?must name the wheel, which \`make wheel\` builds}
 "$venv/bin/python" -m pip install --quiet --constraint "$root/python/airflow_tests/constraints.txt" apache-airflow pytest
 "$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "$wheel"
 # From another folder, so that the installed package is tested and not the source.

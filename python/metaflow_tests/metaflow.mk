@@ -2,9 +2,10 @@
 
 .PHONY: test-metaflow bench-metaflow
 
-test-metaflow: setup ## Metaflow flows: artifacts, cards, history, code packages
-	RESOURCE_TRACKER_PROFILE=dev python/metaflow_tests/run.sh $(CURDIR)/target/metaflow
+test-metaflow: wheel ## Metaflow flows: artifacts, cards, history, code packages
+	$(WITH_WHEEL) python/metaflow_tests/run.sh $(CURDIR)/target/metaflow
 
 bench-metaflow: ## cost of the Metaflow decorator and its card, on a release build
-	python/metaflow_tests/run.sh $(CURDIR)/target/metaflow
+	tools/dist.sh --to target/wheel-release manylinux
+	RESOURCE_TRACKER_WHEEL=$$(echo $(CURDIR)/target/wheel-release/*.whl) python/metaflow_tests/run.sh $(CURDIR)/target/metaflow
 	$(CURDIR)/target/metaflow/bin/python python/metaflow_tests/bench.py

@@ -1,20 +1,14 @@
 #!/bin/sh
 # Runs flows on Metaflow 2.19, offline, with the installed wheel; then tests their cards in a browser.
 #
-#   python/metaflow_tests/run.sh [VENV_DIR]
-#
-# RESOURCE_TRACKER_PROFILE=dev builds faster; RESOURCE_TRACKER_WHEEL names an existing wheel.
+#   RESOURCE_TRACKER_WHEEL=FILE python/metaflow_tests/run.sh [VENV_DIR]
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 venv=${1:-$root/target/metaflow}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 [ -x "$venv/bin/python" ] || python3.11 -m venv "$venv"
-wheel=${RESOURCE_TRACKER_WHEEL:-}
-if [ -z "$wheel" ]; then
-    "$venv/bin/python" -m pip wheel --quiet --no-deps --wheel-dir "$work" "$root"
-    wheel=$(echo "$work"/*.whl)
-fi
+wheel=${RESOURCE_TRACKER_WHEEL:?must name the wheel, which \`make wheel\` builds}
 "$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "$wheel"
 "$venv/bin/python" -m pip install --quiet "metaflow==2.19.*" pytest
 # The original package, which must be able to read artifacts of this one.

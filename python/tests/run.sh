@@ -1,18 +1,18 @@
 #!/bin/sh
-# Builds the wheel, installs it into a virtual environment for each Python version, and tests the installed package.
+# Installs the wheel into a virtual environment for each Python version, and tests the installed package.
 #
-#   python/tests/run.sh [VENV_DIR] [PYTHON...]
+#   RESOURCE_TRACKER_WHEEL=FILE python/tests/run.sh [VENV_DIR] [PYTHON...]
 #
 # Python 3.11 is required. Other versions are tested if the machine has them, in parallel since their tests mostly wait.
-# RESOURCE_TRACKER_PROFILE=dev builds faster.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 venvs=${1:-$root/target/python}
 [ $# -gt 0 ] && shift
-pythons=${*:-python3.11 python3.9 python3.10 python3.12 python3.13}
+: "${RESOURCE_TRACKER_WHEEL:?must name the wheel, which \`make wheel\` builds}"
+pythons=${*:-python3.11 python3.9 python3.10 python3.12 python3.13 python3.14}
 mkdir -p "$venvs"
-wheels=$(mktemp -d)
-trap 'rm -r "$wheels"' EXIT
+outputs=$(mktemp -d)
+trap 'rm -r "$outputs"' EXIT
 
 # Finds a Python on the path, or among the versions of pyenv if the shim does not select it.
 find_python() {
@@ -26,8 +26,8 @@ find_python() {
 }
 
 check_sources() {
-    "$1/bin/ruff" check "$root/python" "$root/build_backend"
-    "$1/bin/ruff" format --check "$root/python" "$root/build_backend"
+    "$1/bin/ruff" check "$root/python" "$root/build_backend" "$root/tests/install" "$root/tools"
+    "$1/bin/ruff" format --check "$root/python" "$root/build_backend" "$root/tests/install" "$root/tools"
     "$1/bin/mypy" --strict "$root/python/resource_tracker" "$root/python/pytest_resource_tracker"
     (cd "$venvs" && "$1/bin/stubtest" --mypy-config-file "$root/pyproject.toml" resource_tracker)
 }
@@ -40,7 +40,6 @@ run_tests() {
     (cd "$venvs" && $in_session env --default-signal=INT,QUIT "$venv/bin/python" -m pytest --quiet "$@" "$root/python/tests")
 }
 
-built=
 others=
 in_session=
 for python in $pythons; do
@@ -55,12 +54,6 @@ for python in $pythons; do
     fi
     venv=$venvs/$python
     [ -x "$venv/bin/python" ] || "$found" -m venv "$venv"
-    if [ -z "$built" ]; then
-        "$venv/bin/python" -m pip wheel --quiet --no-deps --wheel-dir "$wheels" "$root"
-        built=yes
-        RESOURCE_TRACKER_WHEEL=$(echo "$wheels"/*.whl)
-        export RESOURCE_TRACKER_WHEEL
-    fi
     "$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "$RESOURCE_TRACKER_WHEEL"
     "$venv/bin/python" -m pip install --quiet jsonschema pytest
     if [ "$python" = python3.11 ]; then
@@ -85,13 +78,13 @@ in_session='setsid --wait'
 for python in $others; do
     run_tests "$venvs/$python" --ignore="$root/python/tests/test_accuracy.py" --ignore="$root/python/tests/test_memory.py" \
         -k "not empty_environment" \
-        >"$wheels/$python.out" 2>&1 &
-    echo $! >"$wheels/$python.pid"
+        >"$outputs/$python.out" 2>&1 &
+    echo $! >"$outputs/$python.pid"
 done
 failed=
 for python in $others; do
-    wait "$(cat "$wheels/$python.pid")" || failed="$failed $python"
+    wait "$(cat "$outputs/$python.pid")" || failed="$failed $python"
     echo "$python:"
-    cat "$wheels/$python.out"
+    cat "$outputs/$python.out"
 done
 [ -z "$failed" ] || { echo "error: tests failed on$failed" >&2; exit 1; }

@@ -251,7 +251,7 @@ def test_peak_of_an_earlier_test_is_reset(tmp_path: Path) -> None:
 
 def test_wheel_in_an_empty_environment(tmp_path: Path) -> None:
     wheel = os.environ.get("RESOURCE_TRACKER_WHEEL")
-    assert wheel, "RESOURCE_TRACKER_WHEEL must name the wheel; python/tests/run.sh does it"
+    assert wheel, "RESOURCE_TRACKER_WHEEL must name the wheel"
     python = str(tmp_path / "venv" / "bin" / "python")
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     subprocess.run([python, "-m", "pip", "install", "--quiet", wheel, "pytest"], check=True)

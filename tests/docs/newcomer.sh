@@ -12,8 +12,8 @@ began=$(date +%s)
 env -i HOME="$work/home" PATH="$work/home/.cargo/bin:$PATH" RUSTUP_HOME="${RUSTUP_HOME:-$HOME/.rustup}" BROWSER=echo \
     SSL_CERT_FILE="${SSL_CERT_FILE:-}" sh -eux <<'README'
 cargo install --locked --path crates/cli
-resource-tracker run -- sh -c 'seq 1000000 | sort -R | tail -1'
-resource-tracker report last --open
+~/.cargo/bin/resource-tracker run -- sh -c 'seq 1000000 | sort -R | tail -1'
+~/.cargo/bin/resource-tracker report last --open
 README
 ls -l ./*-report.html
 echo "first report after $(($(date +%s) - began)) s"

@@ -1,10 +1,12 @@
 """Runs what the documentation shows: every block of code in README and docs, and the examples.
 
-    run.py --bin FOLDER [--python PYTHON] [--r-library FOLDER] [--metaflow PYTHON]
+    run.py --bin FOLDER [--python PYTHON] [--r-library FOLDER] [--metaflow PYTHON] [--update] [PAGE...]
 
-Each file gets an empty folder and an empty home, its blocks in order: `sh` in one shell that ends at the first error,
-`python` and `r` in one interpreter each; `sql` is run by tests/fleet/queries.py. Of `groovy`, the shell runs the script of a Nextflow process. `text` is output, or
-a file that cannot be run here. Also checked: relative links of all pages lead somewhere, every block names its language,
+Each page gets a folder with `examples/train.py`, which is also its home. The blocks of a language run in order: `sh` in one
+shell that ends at the first error, `python` and `r` in one interpreter each; the language that comes first on the page runs
+first. `sql` is run by tests/fleet/queries.py. Of `groovy`, the shell runs the script of a Nextflow process. A block
+`text title="Output"` is compared with what the block before it printed (`blocks.py`); `--update` rewrites the outputs that
+differ. Other `text` is not run. Also checked: relative links of all pages lead somewhere, every block names its language,
 every file in examples/ is listed here.
 """
 
@@ -19,15 +21,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+import blocks
+from blocks import BLOCK, ROOT, Block
+
 PAGES = [
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "r").glob("README.md")),
 ]
-BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
 # Commands of the pages that this test cannot run, and where they are run instead.
 ELSEWHERE = {
@@ -35,11 +38,22 @@ ELSEWHERE = {
     "R CMD INSTALL r/": "tests/r/run.sh",
     "R CMD build r/": "tests/r/run.sh",
     "R CMD INSTALL resource.tracker_*.tar.gz": "tests/r/run.sh",
+    "export AWS_ENDPOINT_URL_S3=https://minio.example.org AWS_PROFILE=team": "crates/cli/tests/fleet_bucket.rs",
+    "resource-tracker fleet summary --store s3://fleet/runs": "crates/cli/tests/fleet_bucket.rs",
+    "resource-tracker fleet pull --store s3://fleet/runs --since 30d runs": "crates/cli/tests/fleet_bucket.rs",
+    "resource-tracker fleet summary --store runs --offline": "crates/cli/tests/fleet_bucket.rs",
     "cargo install --locked --path crates/cli": "`make newcomer`, and the browser and Python tests build the same program",
+    "~/.cargo/bin/resource-tracker run -- sh -c 'seq 1000000 | sort -R | tail -1'": "`make newcomer`",
 }
+# Pages with commands of Metaflow's environment.
+NEED_METAFLOW = {"integrations.md", "metaflow-step.md"}
 LANGUAGES = {"sh", "python", "r", "toml", "text", "groovy", "sql"}
-# Examples that need a cluster, a container image or a GPU. They are not run; the syntax of `*.sbatch` is checked.
-NOT_RUN = {"slurm.sbatch", "Dockerfile", "kubernetes-job.yaml", "github-actions.yml"}
+# Blocks of these languages are files, and have a title.
+FILE_LANGUAGES = {"bash", "yaml", "dockerfile"}
+# Examples that this test cannot run.
+NOT_RUN = {"Dockerfile"}
+# What Slurm sets for the batch script.
+SLURM = {"SLURM_JOB_ID": "42", "SLURM_CPUS_PER_TASK": "8", "SLURM_MEM_PER_NODE": "32768"}
 
 failures: list[str] = []
 
@@ -49,18 +63,21 @@ def fail(what: str) -> None:
     print(f"FAILED {what}")
 
 
-def run(what: str, command: list[str], folder: Path, environment: dict[str, str], text: str | None = None) -> None:
+def execute(command: list[str], folder: Path, environment: dict[str, str], text: str | None = None) -> tuple[int, str]:
     done = subprocess.run(
         command, cwd=folder, env=environment, input=text, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300
     )
-    if done.returncode == 0:
+    return done.returncode, done.stdout
+
+
+def run(what: str, command: list[str], folder: Path, environment: dict[str, str], text: str | None = None) -> str:
+    """Run a program that must succeed; return what it printed."""
+    status, printed = execute(command, folder, environment, text)
+    if status == 0:
         print(f"ok     {what}")
     else:
-        fail(f"{what}: exit {done.returncode}\n{done.stdout[-3000:]}")
-
-
-def blocks(page: Path) -> list[tuple[str, str]]:
-    return [(language.strip(), code) for language, code in BLOCK.findall(page.read_text())]
+        fail(f"{what}: exit {status}\n{printed[-3000:]}")
+    return printed if status == 0 else ""
 
 
 def is_elsewhere(code: str) -> bool:
@@ -76,13 +93,67 @@ def links(page: Path) -> None:
             fail(f"{page.relative_to(ROOT)}: link to `{target}` leads nowhere")
 
 
+def check_kinds(name: str, found: list[Block]) -> None:
+    for language in sorted({block.language for block in found} - LANGUAGES - FILE_LANGUAGES):
+        fail(f"{name}: unknown language of a block: `{language}`")
+    for block in found:
+        if block.language in FILE_LANGUAGES and block.title is None:
+            fail(f"{name}: a block of `{block.language}` has no title, the name of its file")
+    for before, block in zip([None, *found], found):
+        if block.title == "Output" and (before is None or before.title or before.language not in {"sh", "python", "r"}):
+            fail(f"{name}: the output `{block.body[:40]}` does not follow a block of code that is run")
+
+
+def run_page(page: Path, interpreters: dict[str, list[str] | None], arguments: argparse.Namespace, environment) -> None:  # noqa: ANN001
+    """Run the blocks of a page, and compare or update the outputs that it shows."""
+    name = str(page.relative_to(ROOT))
+    links(page)
+    found = blocks.read(page)
+    check_kinds(name, found)
+    home = Path(tempfile.mkdtemp())
+    # The job of most pages.
+    shutil.copy(ROOT / "examples/train.py", home)
+    for file, text in blocks.files(found).items():
+        (home / file).write_text(text)
+    printed: dict[int, str] = {}
+    cells = [(number, block) for number, block in enumerate(found) if block.title is None and not is_elsewhere(block.body)]
+    for language in dict.fromkeys(block.language for _, block in cells if block.language in interpreters):
+        of_language = [(number, block) for number, block in cells if block.language == language]
+        interpreter = interpreters[language]
+        variables = environment(home)
+        if page.name in NEED_METAFLOW and arguments.metaflow:
+            variables["PATH"] = f"{arguments.metaflow.parent}:{variables['PATH']}"
+        if page.name == "metaflow.md" and language == "python" and arguments.metaflow:
+            flow_page(arguments.metaflow, [block.body for _, block in of_language], name, environment)
+        elif interpreter is None or (page.name in NEED_METAFLOW and not arguments.metaflow):
+            print(f"--     {name}: {language} blocks are not run: no interpreter was given")
+        else:
+            text = run(f"{name} ({language})", interpreter, home, variables, blocks.program(language, of_language))
+            printed |= blocks.outputs(text.replace(str(home), "~"))
+    for block in (block for block in found if block.language == "groovy"):
+        run(f"{name} (script of a process)", interpreters["sh"], home, environment(home), nextflow_script(block.body))
+    shutil.rmtree(home)
+
+    outdated = []
+    for number, block in enumerate(found):
+        if block.title == "Output" and number - 1 in printed and not blocks.is_same(block.body, printed[number - 1]):
+            outdated.append((block, printed[number - 1]))
+    if arguments.update and outdated:
+        page.write_text(blocks.replaced(page.read_text(), outdated))
+        print(f"       {name}: {len(outdated)} outputs updated")
+    for block, output in [] if arguments.update else outdated:
+        shown, real = "\n".join(blocks.masked(block.body)), "\n".join(blocks.masked(output))
+        fail(f"{name} shows an output that differs: run with --update\n--- shown\n{shown}\n--- printed\n{real}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", type=lambda folder: Path(folder).resolve(), required=True)
     parser.add_argument("--python", type=lambda path: Path(os.path.abspath(path)))
     parser.add_argument("--r-library", type=lambda folder: Path(folder).resolve())
     parser.add_argument("--metaflow", type=lambda path: Path(os.path.abspath(path)))
-    parser.add_argument("--update", action="store_true", help="write the generated pages anew")
+    parser.add_argument("--update", action="store_true", help="write the generated pages and the outputs that differ anew")
+    parser.add_argument("pages", nargs="*", type=lambda path: Path(path).resolve(), help="run these pages only")
     arguments = parser.parse_args()
     interpreters = {
         "sh": ["sh", "-eu"],
@@ -92,45 +163,24 @@ def main() -> int:
 
     def environment(home: Path) -> dict[str, str]:
         paths = [str(arguments.bin), *([str(arguments.python.parent)] if arguments.python else []), os.environ["PATH"]]
-        # This environment has Snakemake.
+        # This environment has Metaflow and Snakemake.
         paths += [str(arguments.metaflow.parent)] if arguments.metaflow else []
         return {
             "PATH": ":".join(paths),
             "HOME": str(home),
             "LC_ALL": "C.UTF-8",
             "BROWSER": "true",
+            "PYTHONUNBUFFERED": "1",
             "RESOURCE_TRACKER_OFFLINE": "1",
             "R_LIBS": str(arguments.r_library or ""),
         }
 
-    generated(arguments)
-    for page in PAGES:
-        links(page)
-        name = str(page.relative_to(ROOT))
-        found = blocks(page)
-        for language in sorted({language for language, _ in found} - LANGUAGES):
-            fail(f"{name}: unknown language of a block: `{language}`")
-        for code in (code for language, code in found if language == "groovy"):
-            home = Path(tempfile.mkdtemp())
-            run(f"{name} (script of a process)", interpreters["sh"], home, environment(home), nextflow_script(code))
-            shutil.rmtree(home)
-        for language, interpreter in interpreters.items():
-            code = "\n".join(code for of, code in found if of == language and not is_elsewhere(code))
-            if not code:
-                continue
-            if page.name == "metaflow.md" and language == "python":
-                if arguments.metaflow:
-                    flow_page(arguments.metaflow, found, name, environment)
-                continue
-            if interpreter is None or (page.name == "integrations.md" and not arguments.metaflow):
-                print(f"--     {name}: {language} blocks are not run: no interpreter was given")
-                continue
-            home = Path(tempfile.mkdtemp())
-            run(f"{name} ({language})", interpreter, home, environment(home), code)
-            shutil.rmtree(home)
-
-    examples(arguments, environment)
-    print(f"{len(PAGES)} pages, {len(failures)} failures")
+    for page in arguments.pages or PAGES:
+        run_page(page, interpreters, arguments, environment)
+    if not arguments.pages:
+        generated(arguments)
+        examples(arguments, environment)
+    print(f"{len(arguments.pages or PAGES)} pages, {len(failures)} failures")
     return 1 if failures else 0
 
 
@@ -163,9 +213,9 @@ def nextflow_script(code: str) -> str:
     return f"seq 9 > a.txt\n{script}\n[ $(head -1 a.sorted) = 9 ]\nresource-tracker list --job SORT --tag sample=a | grep -q finished\n"
 
 
-def flow_page(python: Path, found: list[tuple[str, str]], name: str, environment) -> None:  # noqa: ANN001
+def flow_page(python: Path, codes: list[str], name: str, environment) -> None:  # noqa: ANN001
     """Run the first block as a flow, then the other blocks, which read the results of the flow."""
-    flow_text, *others = [code for language, code in found if language == "python"]
+    flow_text, *others = codes
     home = Path(tempfile.mkdtemp())
     (home / "flow.py").write_text(flow_text)
     flow(python, home / "flow.py", f"{name} (its flow)", home, environment(home))
@@ -192,10 +242,31 @@ def examples(arguments: argparse.Namespace, environment) -> None:  # noqa: ANN00
             case ".sh":
                 run(name, ["sh", str(example)], home, environment(home))
             case ".sbatch":
-                run(f"{name} (syntax)", ["bash", "-n", str(example)], home, environment(home))
+                shutil.copy(folder / "train.py", home)
+                run(name, ["bash", str(example)], home, {**environment(home), **SLURM})
+            case ".yaml" | ".yml":
+                if arguments.metaflow:
+                    shutil.copy(folder / "train.py", home)
+                    (home / "test_train.py").write_text("def test_train():\n    import train\n")
+                    run(name, ["sh", "-eu"], home, environment(home), yaml_commands(arguments.metaflow, example, home))
             case _ if example.name not in NOT_RUN and example.suffix not in {".py", ".R", ".ipynb"}:
                 fail(f"{name} is neither run by this test nor listed in NOT_RUN")
         shutil.rmtree(home)
+
+
+def yaml_commands(python: Path, example: Path, home: Path) -> str:
+    """Return the commands of a Kubernetes job or of a workflow of GitHub as a shell script; the volume is the folder `home`."""
+    program = (
+        "import json, sys, yaml\nfound = yaml.safe_load(open(sys.argv[1]))\n"
+        "pod = found.get('spec', {}).get('template', {}).get('spec', {})\n"
+        "steps = [step for job in found.get('jobs', {}).values() for step in job['steps']]\n"
+        "lines = [' '.join(one['command'] + one['args']) for one in pod.get('containers', [])]\n"
+        "print('\\n'.join(lines + [step['run'] for step in steps if 'run' in step]))\n"
+    )
+    text = subprocess.run([str(python), "-c", program, str(example)], stdout=subprocess.PIPE, text=True, check=True).stdout
+    commands = [line.replace("/out/", f"{home}/") for line in text.splitlines() if not line.startswith("pip install ")]
+    assert any("resource-tracker run" in line for line in commands), f"{example}: no command was found"
+    return "\n".join(commands)
 
 
 def flow(python: Path, example: Path, name: str, home: Path, environment: dict[str, str]) -> None:

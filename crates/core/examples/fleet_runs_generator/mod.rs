@@ -175,7 +175,7 @@ pub fn write(dataset: &Dataset, runs: u64, seed: u64, threads: usize) {
                 loop {
                     let next = receiver.lock().unwrap().recv();
                     let Ok((row, is_sampled)) = next else { break };
-                    put(dataset, row, is_sampled);
+                    put(dataset, &row, is_sampled);
                 }
             });
         }
@@ -184,13 +184,13 @@ pub fn write(dataset: &Dataset, runs: u64, seed: u64, threads: usize) {
     });
 }
 
-fn put(dataset: &Dataset, row: Map<String, Value>, is_sampled: bool) {
+fn put(dataset: &Dataset, row: &Map<String, Value>, is_sampled: bool) {
     let start = row["start_time"].as_f64().unwrap();
     let id = row["id"].as_str().unwrap().to_owned();
-    let table = Table::of_rows(run_columns(), &[row.clone()]);
+    let table = Table::of_rows(run_columns(), std::slice::from_ref(row));
     if is_sampled {
         let mut random = Random(u64::from_str_radix(&id, 16).unwrap() | 1);
-        let samples = samples(&recording(&mut random, &row), &id).unwrap();
+        let samples = samples(&recording(&mut random, row), &id).unwrap();
         dataset.put(&id, start, &table, &samples).unwrap();
     } else {
         dataset.put_run(&id, start, &table).unwrap();

@@ -384,7 +384,7 @@ pub fn ending_of(pidfd: BorrowedFd<'_>) -> Option<Ending> {
         exit_code: i32,
     }
     const WITH_EXIT: u64 = 1 << 3;
-    const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
+    const PIDFD_GET_INFO: libc::Ioctl = libc::_IOWR::<Info>(0xff, 11);
     debug_assert_eq!(mem::size_of::<Info>(), 64);
     let mut info = Info { mask: WITH_EXIT, ..Info::default() };
     // SAFETY: the request encodes the size of 64 bytes, which the kernel reads and fills.

@@ -68,7 +68,7 @@ impl Drop for TaskClock {
 /// The kernel's unique id of a perf event; `None` for any other descriptor.
 fn perf_event_id(fd: BorrowedFd<'_>) -> Option<u64> {
     /// `include/uapi/linux/perf_event.h`.
-    const PERF_EVENT_IOC_ID: libc::c_ulong = 0x8008_2407;
+    const PERF_EVENT_IOC_ID: libc::Ioctl = libc::_IOR::<*mut u64>(0x24, 7);
     let mut id = 0_u64;
     // SAFETY: the kernel writes eight bytes to the address, or refuses.
     let failed = unsafe { libc::ioctl(fd.as_raw_fd(), PERF_EVENT_IOC_ID, &raw mut id) } != 0;

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Installs what `make dist` made where nothing else is: the wheel in a Debian 11 that has only Python 3.9 (neither compiler
+# nor network), the source package in a new virtual environment, the static program in an empty folder. Needs root.
+#
+#   tests/install/run.sh DIST WORK_DIR
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+dist=$(cd "$1" && pwd)
+mkdir -p "$2"
+work=$(cd "$2" && pwd)
+machine=$(uname -m)
+wheel=$(ls "$dist"/*manylinux*"$machine".whl)
+program=$dist/resource-tracker-$machine-linux
+
+debian=$work/debian-11
+[ -e "$debian/made" ] || {
+    rm -rf "$debian"
+    debootstrap --variant=minbase --include=python3-pip,python3-venv bullseye "$debian" >"$work/debootstrap.log"
+    touch "$debian/made"
+}
+rm -rf "$debian/start"
+mkdir "$debian/start"
+cp "$wheel" "$debian/start"
+echo "== $(basename "$wheel") in Debian 11"
+# The commands and the program of README's first screen.
+cat >"$debian/start/start.sh" <<'START'
+set -eu
+cd /start
+for compiler in cc gcc rustc cargo; do
+    ! command -v $compiler || { echo "error: this is not an empty system" >&2; exit 1; }
+done
+python3 -m venv venv
+venv/bin/pip install --quiet --no-index ./*.whl
+PATH=$PWD/venv/bin:$PATH
+python3 --version
+resource-tracker run --job start -- sh -c 'seq 1000000 | sort -R | tail -1'
+resource-tracker report start
+resource-tracker list
+python3 - <<'PYTHON'
+from resource_tracker import ResourceTracker
+
+with ResourceTracker() as tracker:
+    total = sum(number * number for number in range(3_000_000))
+tracker.report().save("report.html")
+print(tracker.process_metrics.head())
+PYTHON
+ls -l ./*.html
+START
+began=$(date +%s)
+enter='mount -t proc proc "$1/proc" && exec chroot "$1" env -i HOME=/start PATH=/usr/bin:/bin sh /start/start.sh'
+unshare --mount --net --pid --fork sh -c "$enter" sh "$debian"
+echo "installed and started in $(($(date +%s) - began)) s"
+
+echo "== $(basename "$program") in an empty folder"
+tests/install/static.py "$program"
+
+echo "== $(basename "$dist"/resource_tracker-*.tar.gz) in a new virtual environment"
+rm -rf "$work/source"
+python3 -m venv "$work/source"
+RESOURCE_TRACKER_PROFILE=dev CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target} \
+    "$work/source/bin/pip" install --quiet --no-cache-dir "$dist"/resource_tracker-*.tar.gz
+"$work/source/bin/resource-tracker" --version
+"$work/source/bin/python" -c 'import resource_tracker; print(resource_tracker.__version__)'
+
+echo "== size and start"
+ls -l "$wheel" "$program"
+hyperfine --shell=none --warmup 5 "$program --version" "$debian/start/venv/bin/resource-tracker --version"
