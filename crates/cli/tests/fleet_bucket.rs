@@ -1,6 +1,10 @@
 //! A dataset in a bucket of a real S3 server on loopback, and what errors say.
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails, and a large case prints its times"
+)]
 
 #[path = "../../core/examples/fleet_runs_generator/mod.rs"]
 mod generator;
