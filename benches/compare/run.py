@@ -4,15 +4,16 @@
     benches/compare/run.py [--only TABLE]... [--update] [--tracker PROGRAM] [--python FOLDER] [--r-library FOLDER]
 
 The tables are cpu, memory, trees, host and wrap. `--update` writes them into docs/accuracy.md, and some of their rows into the
-README. FOLDER of `--python` has the installed Python package, FOLDER of `--r-library` the R package: `make bench-compare`
-builds both. The peers are installed into target/peers if missing: psutil, the original package (resource-tracker 0.4.2), its
-port to Rust (the crate resource-tracker 0.1.18) and denet. All trackers take one sample a second. The truth is the kernel's
-account of a cgroup that holds the job alone. Needs root and cgroup v1.
+README, if the machine was quiet. FOLDER of `--python` has the installed Python package, FOLDER of `--r-library` the R package:
+`make bench-compare` builds both. The peers are installed into target/peers if missing: psutil, the original package
+(resource-tracker 0.4.2), its port to Rust (the crate resource-tracker 0.1.18) and denet. All trackers take one sample a
+second. The truth is the kernel's account of a cgroup that holds the job alone. Needs root and cgroup v1.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import datetime
 import importlib.util
 import json
@@ -32,6 +33,7 @@ JOBS = ROOT / "crates/cli/tests/jobs.py"
 HERE = Path(__file__).parent
 PAGE = ROOT / "docs/accuracy.md"
 CPUACCT = Path("/sys/fs/cgroup/cpuacct")
+OWN = CPUACCT / f"compare-{os.getpid()}"
 PYTHON = str(Path("/usr/bin/python3").resolve())
 KINDS = {
     "one busy process": "one",
@@ -41,6 +43,8 @@ KINDS = {
     "parent ignores SIGCHLD": "ignored_sigchld",
 }
 RUNS = 3
+#: Tables that were measured beside busier programs are not written into the pages.
+MOST_BUSY_PERCENT = 10
 SEEDS = range(1, 6)
 #: Rows of the page that the README shows, and their names there.
 README_ROWS = {
@@ -113,13 +117,12 @@ def spread(values: list[float], digits: int = 2) -> str:
 
 def cpu(trackers: Trackers) -> Rows:
     def ratio(name: str, kind: str) -> float:
-        group = CPUACCT / f"compare-{os.getpid()}"
+        group = OWN / "job"
         group.mkdir()
         try:
             job = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", PYTHON, str(JOBS), kind, "3"]
-            done = subprocess.run(
-                [*trackers.wrapper(name, ["--json", "/dev/stderr"]), *job], capture_output=True, text=True, timeout=120, check=True
-            )
+            command = [*trackers.wrapper(name, ["--json", "/dev/stderr"]), *job]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
             if name == "this":
                 found = json.loads(done.stderr[done.stderr.rindex('{\n  "schema_version"') :])["cpu_seconds"]
             else:
@@ -218,7 +221,25 @@ def machine() -> str:
     model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     name = f"{model[1] if model else platform.machine()}, {os.cpu_count()} CPUs, {gib:.1f} GiB"
-    return f"{name}; Linux {platform.release()}; {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}."
+    return f"{name}; Linux {platform.release()}; {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}"
+
+
+def leave() -> None:
+    (CPUACCT / "cgroup.procs").write_text(str(os.getpid()))
+    OWN.rmdir()
+
+
+class Others:
+    """CPU time of the programs that do not belong to this comparison. OWN contains the comparison."""
+
+    def __init__(self) -> None:
+        self.start, self.spent = time.monotonic(), self.read()
+
+    def read(self) -> float:
+        return (int((CPUACCT / "cpuacct.usage").read_text()) - int((OWN / "cpuacct.usage").read_text())) / 1e9
+
+    def percent(self) -> float:
+        return 100 * (self.read() - self.spent) / (time.monotonic() - self.start) / os.cpu_count()
 
 
 def replace(path: Path, name: str, lines: list[str]) -> None:
@@ -249,20 +270,31 @@ def main() -> None:
     parser.add_argument("--python", default=str(ROOT / "target/compare"))
     parser.add_argument("--r-library", default=str(ROOT / "target/r/release"))
     trackers = Trackers(parser.parse_args())
+    OWN.mkdir()
+    atexit.register(leave)
+    (OWN / "cgroup.procs").write_text(str(os.getpid()))
+    left_out = []
     for name in trackers.arguments.only or TABLES:
         title, measure = TABLES[name]
         titles = trackers.titles
         if name == "host":
             titles = ["this, in Python", "this, in R", *(one for one in titles[1:] if not one.startswith("Rust port"))]
-        lines = [machine(), "", f"| {title} | {' | '.join(titles)} |", "|---|" + "---|" * len(titles)]
+        lines = [f"| {title} | {' | '.join(titles)} |", "|---|" + "---|" * len(titles)]
         print(*lines, sep="\n", flush=True)
+        others = Others()
         for row, cells in measure(trackers):
             lines.append(f"| {row} | {' | '.join(cells)} |")
             print(lines[-1], flush=True)
-        print()
-        if trackers.arguments.update:
+        busy = others.percent()
+        lines += ["", f"{machine()}. Other programs used {busy:.0f} % of the CPUs meanwhile."]
+        print(lines[-1], end="\n\n", flush=True)
+        if trackers.arguments.update and busy > MOST_BUSY_PERCENT:
+            left_out.append(name)
+        elif trackers.arguments.update:
             replace(PAGE, name, lines)
             replace(ROOT / "README.md", "accuracy", short_form(trackers.titles))
+    if left_out:
+        sys.exit(f"not written, since the machine was not quiet: {', '.join(left_out)}")
 
 
 if __name__ == "__main__":
