@@ -252,14 +252,14 @@ def replace(path: Path, name: str, lines: list[str]) -> None:
     path.write_text(new)
 
 
-def short_form(titles: list[str]) -> list[str]:
-    """Return rows of the page as the table of the README."""
+def update_readme(titles: list[str]) -> None:
+    """Write rows of the page into the README, without their ranges, once the page has all of them."""
     lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
     rows = {line.split("|")[1].strip(): line for line in lines}
-    # The ranges are on the page.
-    chosen = [f"| {title} |{rows[name].split('|', 2)[2]}" for name, title in README_ROWS.items() if name in rows]
-    head = [f"| | {' | '.join(titles)} |", "|---|" + "---|" * len(titles)]
-    return [*head, *(re.sub(r" \([-\d.–]+\)", "", line) for line in chosen)]
+    if README_ROWS.keys() <= rows.keys():
+        chosen = [f"| {title} |{rows[name].split('|', 2)[2]}" for name, title in README_ROWS.items()]
+        short = [re.sub(r" \([-\d.–]+\)", "", line) for line in chosen]
+        replace(ROOT / "README.md", "accuracy", [f"| | {' | '.join(titles)} |", "|---|" + "---|" * len(titles), *short])
 
 
 def main() -> None:
@@ -292,7 +292,7 @@ def main() -> None:
             left_out.append(name)
         elif trackers.arguments.update:
             replace(PAGE, name, lines)
-            replace(ROOT / "README.md", "accuracy", short_form(trackers.titles))
+            update_readme(trackers.titles)
     if left_out:
         sys.exit(f"not written, since the machine was not quiet: {', '.join(left_out)}")
 
