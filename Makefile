@@ -6,7 +6,7 @@ VENV := $(CURDIR)/.venv
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PACKAGES := fish gcc iproute2 less libc6-dev make procps python3 python3-venv strace tmux util-linux vim-tiny zsh
 
-.PHONY: help setup test test-slow check dist wheel test-install test-workflows test-rust test-memory bench-memory test-interop test-browser bench bench-what-if deny generate clean
+.PHONY: help setup test test-slow check dist wheel test-install test-workflows test-rust test-memory bench-memory test-interop test-browser bench bench-compare bench-what-if deny generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -89,6 +89,14 @@ bench: ## budgets: cost of a tick, of a run, of reading recordings
 	cargo bench -p resource-tracker --bench recording
 	cargo bench -p resource-tracker-cli --bench report
 	benches/command.py
+
+bench-compare: setup ## accuracy and cost beside other trackers, the tables of docs/accuracy.md; needs root, about 12 minutes after the builds
+	cargo build --quiet --release --package resource-tracker-cli
+	tools/dist.sh --to target/wheel-release manylinux
+	python3 -m pip install --quiet --no-deps --upgrade --target target/compare target/wheel-release/*.whl
+	mkdir -p target/r/release
+	CARGO_TARGET_DIR=$(CURDIR)/target R CMD INSTALL --clean --no-docs --library=$(CURDIR)/target/r/release r
+	benches/compare/run.py
 
 bench-what-if: ## predicted against measured time under CPU quotas; needs root, about 2 minutes
 	benches/what_if.py

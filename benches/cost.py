@@ -12,6 +12,7 @@ original package, and PROGRAM of `--port` is its port to Rust.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
@@ -60,15 +61,26 @@ def spent_ms(pid: int) -> float:
     return sum(int(file.read_text().split()[0]) for file in files) / 1e6
 
 
-def measure(tracker: list[str], job: list[str], seconds: float) -> float:
+def family(pid: int) -> list[int]:
+    """Return a process and its descendants. Some trackers start the job in a process group of its own."""
+    children = [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
+    return [pid, *(member for child in children for member in family(child))]
+
+
+def measure(tracker: list[str], job: list[str], seconds: float, windows: int = 1) -> list[float]:
+    """Return the tracker's CPU time, ms per second, in windows of so many seconds after the start."""
     process = subprocess.Popen([*tracker, *job], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(6 if "1000" in " ".join(job) else 3)
-        before = spent_ms(process.pid)
-        time.sleep(seconds)
-        return (spent_ms(process.pid) - before) / seconds
+        spent = [spent_ms(process.pid)]
+        for _ in range(windows):
+            time.sleep(seconds)
+            spent.append(spent_ms(process.pid))
+        return [(after - before) / seconds for before, after in zip(spent, spent[1:])]
     finally:
-        os.killpg(process.pid, 9)
+        for pid in family(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 9)
         process.wait()
 
 
@@ -95,7 +107,7 @@ def main() -> int:
 
     def compare(name: str, job: list[str], most: float | None) -> None:
         nonlocal over
-        spent = [measure(tracker, job, args.seconds) for tracker in trackers.values()]
+        spent = [measure(tracker, job, args.seconds)[0] for tracker in trackers.values()]
         budget = "" if most is None else f"{most:10.2f}"
         is_over = most is not None and spent[0] > most
         over += is_over

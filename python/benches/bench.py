@@ -56,6 +56,11 @@ def slowdown(seconds: float) -> float:
     spins = []
     while time.perf_counter() < end:
         spins.append(spin())
+    return lost(spins)
+
+
+def lost(spins: list[float]) -> float:
+    """Return the slowdown that the times of equal pieces of work show, in percent."""
     windows = [sorted(spins[first : first + 100]) for first in range(0, len(spins) - 99, 100)]
     undisturbed = sum(window[25] * 100 for window in windows)
     return (sum(map(sum, windows)) / undisturbed - 1) * 100
