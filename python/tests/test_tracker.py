@@ -40,10 +40,11 @@ def test_constructor_has_the_documented_defaults() -> None:
         "job": None,
         "tags": None,
         "input": None,
+        "store": None,
     }
     # The original package has the first nine, which may be positional.
     kinds = [parameter.kind for parameter in parameters.values()]
-    assert kinds == [inspect.Parameter.POSITIONAL_OR_KEYWORD] * 9 + [inspect.Parameter.KEYWORD_ONLY] * 3
+    assert kinds == [inspect.Parameter.POSITIONAL_OR_KEYWORD] * 9 + [inspect.Parameter.KEYWORD_ONLY] * 4
 
 
 def test_attributes_hold_the_arguments() -> None:

@@ -33,8 +33,7 @@ impl Engine {
     }
 }
 
-/// The views `all_runs`, with each run once; `runs`, without runs that are part of another run; and `samples`. Ranks of one
-/// distributed program have the same `program`; a rank that starts again, or another number of ranks, is another program.
+/// The views `all_runs`, with each run once; `runs`, without runs that are part of another run; and `samples`.
 pub fn views(engine: Engine, url: &str) -> [String; 3] {
     let (runs, samples) = (engine.table(url, "runs"), engine.table(url, "samples"));
     let create =
@@ -44,16 +43,13 @@ pub fn views(engine: Engine, url: &str) -> [String; 3] {
             "{create} all_runs AS\nSELECT * FROM (\n  SELECT *, row_number() OVER (PARTITION BY id ORDER BY stored_time DESC) AS copy\n  \
              FROM {runs}\n) WHERE copy = 1"
         ),
-        format!(
-            "{create} runs AS\nSELECT *, coalesce(distributed || ' ' || CAST(coalesce(ranks, 0) AS VARCHAR(20)) || ' ' || CAST(row_number() OVER (\n  \
-             PARTITION BY coalesce(distributed, id), ranks, rank ORDER BY start_time, id) AS VARCHAR(20)), id) AS program\n\
-             FROM all_runs WHERE parent IS NULL"
-        ),
+        format!("{create} runs AS SELECT * FROM all_runs WHERE parent IS NULL"),
         format!("{create} samples AS SELECT * FROM {samples}"),
     ]
 }
 
-/// The query of `fleet summary` over the view `runs`.
+/// The query of `fleet summary` over the view `runs`. Ranks of one distributed program have the same `program`; a rank that
+/// starts again, or another number of ranks, is another program.
 pub fn summary(engine: Engine, by: &By) -> String {
     let key = match by {
         By::Job => "job".to_owned(),
@@ -77,10 +73,12 @@ pub fn summary(engine: Engine, by: &By) -> String {
     let flag = |column: &str| format!("max(CASE WHEN {column} THEN 1 ELSE 0 END) AS {column}");
     let group = if *by == By::Day { "2" } else { "1, 2" };
     format!(
-        "WITH programs AS (\n  SELECT {key} AS key, program, count(*) AS recordings, count(distributed) AS ranks,\n    \
+        "WITH numbered AS (\n  SELECT *, coalesce(distributed || ' ' || CAST(coalesce(ranks, 0) AS VARCHAR(20)) || ' ' || CAST(row_number() OVER (\n    \
+         PARTITION BY coalesce(distributed, id), ranks, rank ORDER BY start_time, id) AS VARCHAR(20)), id) AS program\n  \
+         FROM runs\n), programs AS (\n  SELECT {key} AS key, program, count(*) AS recordings, count(distributed) AS ranks,\n    \
          {failed},\n    {oom},\n    {sums},\n    \
          count(cpu_seconds) AS timed_ranks, sum(cpu_seconds) AS cpu_s, max(cpu_seconds) AS highest_cpu_s\n  \
-         FROM runs GROUP BY {group}\n), rated AS (\n  \
+         FROM numbered GROUP BY {group}\n), rated AS (\n  \
          SELECT *, CASE WHEN ranks > 0 AND sum(timed_ranks) OVER ranks_of > 1 AND sum(cpu_s) OVER ranks_of > 0\n    \
          THEN max(highest_cpu_s) OVER ranks_of * sum(timed_ranks) OVER ranks_of / sum(cpu_s) OVER ranks_of\n    \
          END AS imbalance\n  FROM programs WINDOW ranks_of AS (PARTITION BY program)\n)\n\
