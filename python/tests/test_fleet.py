@@ -118,7 +118,7 @@ def test_store_that_cannot_be_used_is_a_warning_of_a_tracker_and_an_error_of_a_f
         Fleet("s3://bucket/runs").runs()
     last = record("train", store="s3://bucket/runs")
     assert "the store `s3://bucket/runs` is not used, because the network is switched off" in caplog.text
-    with pytest.raises(ValueError, match="switched off"):
+    with pytest.raises(OSError, match="switched off"):
         last.advise(store="s3://bucket/runs")
 
 

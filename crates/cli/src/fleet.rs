@@ -135,7 +135,10 @@ fn summary(args: &SummaryArgs) -> Result<u8, Failure> {
         return show::json(&json!({ "store": args.of.store.url(), "groups": lines }));
     }
     if lines.is_empty() {
-        return show::text("no runs: `resource-tracker run --store URL -- COMMAND` stores one\n");
+        let url = args.of.store.url();
+        return show::text(&format!(
+            "no runs in `{url}`: `resource-tracker run --store URL -- COMMAND` stores one\n"
+        ));
     }
     let number = |value: Option<f64>| value.map(hours).unwrap_or_default();
     let usd = |value: Option<f64>| value.map(human::usd).unwrap_or_default();
@@ -208,7 +211,9 @@ pub fn store_run(store: &Fleet, id: &str, is_offline: bool) -> Option<String> {
     });
     match pushed {
         Ok(true) => None,
-        Ok(false) => Some(format!("the run is not in the store `{}` yet: {later}", store.url())),
+        Ok(false) => {
+            Some(format!("the run is not in the store `{}` yet: {later}, or says why not", store.url()))
+        }
         Err(error) => Some(format!("the run is not in the store `{}`: {error}; {later}", store.url())),
     }
 }

@@ -32,6 +32,7 @@ mod title;
 mod waits;
 
 pub use crate::human::Zone;
+#[cfg(feature = "parquet")]
 pub(crate) use page::{document, footer};
 
 use serde_json::{Map, Value, json};

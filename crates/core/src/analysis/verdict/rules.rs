@@ -48,10 +48,16 @@ impl Facts<'_> {
 
     /// Whether the job runs `timeout(1)`.
     fn runs_timeout(&self) -> bool {
-        let is_timeout = |word: &str| word.rsplit('/').next() == Some("timeout");
         let in_command = self.run.command.iter().flatten().flat_map(|word| word.split_whitespace());
         self.run.programs.iter().any(|program| is_timeout(&program.name))
             || in_command.clone().any(is_timeout)
+    }
+
+    /// Whether `timeout --signal=KILL`, which also ends itself, can have ended the job.
+    fn is_killed_timeout(&self) -> bool {
+        let is_command =
+            self.run.command.as_ref().and_then(|words| words.first()).is_some_and(|word| is_timeout(word));
+        is_command && self.run.signal == Some(SIGKILL)
     }
 
     fn duration(&self) -> String {
@@ -125,6 +131,10 @@ pub(super) fn out_of_memory(facts: &Facts<'_>) -> Option<Verdict> {
     })
 }
 
+fn is_timeout(word: &str) -> bool {
+    word.rsplit('/').next() == Some("timeout")
+}
+
 pub(super) fn time_limit(facts: &Facts<'_>) -> Option<Verdict> {
     let ended_by = words::signal_of(facts.run);
     let by_timeout = facts.signals().find(|received| received.sender.as_deref() == Some("timeout"));
@@ -152,7 +162,7 @@ pub(super) fn time_limit(facts: &Facts<'_>) -> Option<Verdict> {
         evidence.push(format!("the run ended {late} {side} the time limit of Slurm (SLURM_JOB_END_TIME)"));
         let certainty = if sender.is_some() { Certainty::Certain } else { Certainty::Likely };
         (certainty, format!("Slurm ended the job{after}"), "ask Slurm for more time (`--time`)")
-    } else if facts.runs_timeout() && facts.run.signal.is_none() && is_asked {
+    } else if facts.is_killed_timeout() || facts.runs_timeout() && facts.run.signal.is_none() && is_asked {
         evidence.push("the job runs `timeout`, which can end its command by this signal".to_owned());
         (Certainty::Likely, format!("`timeout` ended the command{after}"), "give `timeout` a longer time")
     } else if ended_by == Some(SIGXCPU) {

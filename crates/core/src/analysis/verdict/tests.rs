@@ -97,6 +97,9 @@ fn time_limits_of_timeout_and_slurm_are_told_from_other_signals() {
     assert_eq!(cause(wrapped(124), Evidence::default()), ("time_limit", Certain));
     assert_eq!(cause(wrapped(137), Evidence::default()), ("time_limit", Likely));
     assert_eq!(cause(wrapped(1), Evidence::default()), ("exit_code", Certain));
+    let itself = |signal| Run { command: Some(vec!["timeout".to_owned()]), ..killed(signal) };
+    assert_eq!(cause(itself(9), Evidence::default()), ("time_limit", Likely), "`timeout -s KILL`");
+    assert_eq!(cause(itself(11), Evidence::default()), ("signal", Certain));
     let slurm = |sender, limit_at| Evidence { time_limit_at: Some(limit_at), ..by(sender) };
     assert_eq!(cause(killed(15), slurm("slurmstepd", END - 2.0)), ("time_limit", Certain));
     assert_eq!(cause(killed(9), slurm("slurmstepd", END - 32.0)), ("time_limit", Certain), "TERM, then KILL");
