@@ -19,6 +19,9 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let mut catalog = Catalog::new(embedded_only());
     let check = Check::of(&run, &args.max, against, history.as_ref(), args.past.latest(), &mut catalog);
     show::unreadable_runs(&check.unreadable);
+    if let Some(warning) = check.warning() {
+        show::warning(&warning);
+    }
     if let Some(side) = check.against.as_ref().filter(|side| side.count() == 0) {
         return Err(NoFinishedRun::failure(&side.name));
     }

@@ -54,6 +54,18 @@ fn run_without_a_figure_does_not_keep_its_budget() {
 }
 
 #[test]
+fn run_that_did_not_reach_its_end_has_a_warning() {
+    let home = tempfile::tempdir().unwrap();
+    tracker(home.path())
+        .args(["run", "-q", "--offline", "--job", "fails", "--", "sh", "-c", "exit 3"])
+        .output()
+        .unwrap();
+    let (status, _, stderr) = checked(home.path(), &["fails", "--max", "duration=1h"]);
+    assert_eq!(status, 0);
+    assert!(stderr.contains("warning: the run failed: a complete run may need more"), "{stderr}");
+}
+
+#[test]
 fn results_for_github_junit_and_json_name_the_broken_budgets() {
     let home = home_with_runs();
     save(home.path(), "50%,<a>: \"b\"&\u{1b}", &[Run { id: "f10000000001", ..RUNS[4] }]);

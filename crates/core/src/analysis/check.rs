@@ -246,6 +246,17 @@ impl Check {
         })
     }
 
+    /// Why figures of the run may be too low: it did not reach its end.
+    pub fn warning(&self) -> Option<String> {
+        let how = match self.run.runs.first()?.get("status")?.as_str()? {
+            "failed" => "the run failed",
+            "killed" => "the run was killed",
+            "tracker_died" => "the tracker was killed before the end of the run",
+            _ => return None,
+        };
+        Some(format!("{how}: a complete run may need more time and memory"))
+    }
+
     /// Whether all budgets are kept.
     pub fn is_passed(&self) -> bool {
         self.outcomes.iter().all(Outcome::is_kept)

@@ -147,7 +147,8 @@ impl MemorySizing {
                 format!("{factor} × the highest peak of {runs}, {highest}")
             }
         };
-        if advice.runs == 1 {
+        // How much would have been enough for a killed run is unknown.
+        if advice.runs == 1 || killed.is_some() {
             return basis;
         }
         format!(
