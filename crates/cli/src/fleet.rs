@@ -124,8 +124,8 @@ const HEADS: [&str; 13] = [
     ">savings",
     ">imbalance",
 ];
-/// Columns that a narrow terminal does not show, those that can be missed first: out of memory, GiB hours used, CPU hours
-/// used, imbalance, failures, GiB hours wasted and requested.
+/// Columns that a narrow terminal leaves out, in this order: out of memory, GiB hours used, CPU hours used, imbalance,
+/// failures, GiB hours wasted and requested.
 const LESS_WEIGHT: [usize; 7] = [3, 8, 5, 12, 2, 9, 7];
 
 fn summary(args: &SummaryArgs) -> Result<u8, Failure> {

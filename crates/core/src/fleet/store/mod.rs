@@ -101,8 +101,7 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Names of the folders in a folder, in order.
     fn folders(&self, key: &str) -> Result<Vec<String>, StoreError>;
 
-    /// Objects in a folder whose names start with `start`, in order of their names. Those that are being written are not
-    /// listed.
+    /// Objects in a folder whose names start with `start`, in order of their names. An object is listed once it is complete.
     fn objects(&self, key: &str, start: &str) -> Result<Vec<Object>, StoreError>;
 
     fn get(&self, key: &str) -> Result<Vec<u8>, StoreError>;
