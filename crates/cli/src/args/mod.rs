@@ -292,14 +292,14 @@ pub struct ServersArgs {
     /// Minimum number of CPUs
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub cpu: f64,
-    /// Minimum memory
-    #[arg(long, value_name = "MiB", allow_negative_numbers = true)]
+    /// Minimum memory, in MiB or with a unit, for example 4096 or 4GiB
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = compare::mebibytes)]
     pub memory: f64,
     /// Minimum number of GPUs
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub gpu: Option<f64>,
-    /// Minimum GPU memory, summed over all GPUs
-    #[arg(long, value_name = "MiB", allow_negative_numbers = true)]
+    /// Minimum GPU memory, summed over all GPUs, in MiB or with a unit
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = compare::mebibytes)]
     pub vram: Option<f64>,
     #[command(flatten)]
     pub filters: FilterArgs,

@@ -155,8 +155,8 @@ fn resize(overview: &Overview) -> Markup {
                     }
                 }
                 p.note {
-                    "Requests are those of the newest run of the job, or of one of its ranks. Savings are an estimate by list prices"
-                    @if month.is_some() { ": those of the " (overview.length_days()) " days shown, as 30 days" }
+                    "Requested: the size that the newest run of the job had, for each rank. Savings are estimates by list prices"
+                    @if month.is_some() { ", scaled from the " (overview.length_days()) " days shown to 30 days" }
                     "."
                 }
             }
