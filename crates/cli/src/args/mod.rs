@@ -61,9 +61,9 @@ pub enum Command {
     System(PrintArgs),
     /// Start a phase of the job, from inside the job
     ///
-    /// A phase lasts until the next mark, or to the end of the job. The recording has what each phase used: `show --phases`,
-    /// the report and `--json` have it. The time before the first mark is the phase `start`. Phases of the same name count as
-    /// one. Outside of `resource-tracker run`, a mark has no effect, and the exit status is 0.
+    /// A phase lasts until the next mark, or to the end of the job. `show --phases`, the report and `--json` have what
+    /// each phase used. The time before the first mark is the phase `start`. Phases of the same name count as one.
+    /// Outside of `resource-tracker run`, a mark has no effect, and the exit status is 0.
     #[command(
         after_help = "Example:\n  resource-tracker run -- sh -c 'resource-tracker mark load; ./load; resource-tracker mark train; ./train'"
     )]
