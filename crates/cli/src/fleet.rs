@@ -141,7 +141,7 @@ fn summary(args: &SummaryArgs) -> Result<u8, Failure> {
             "no runs in `{url}`: `resource-tracker run --store URL -- COMMAND` stores one\n"
         ));
     }
-    let number = |value: Option<f64>| value.map(hours).unwrap_or_default();
+    let number = |value: Option<f64>| value.map(human::hours).unwrap_or_default();
     let usd = |value: Option<f64>| value.map(human::usd).unwrap_or_default();
     let rate = |count: u64, runs: u64| {
         #[expect(clippy::cast_precision_loss, reason = "counts of runs")]
@@ -173,11 +173,6 @@ fn summary(args: &SummaryArgs) -> Result<u8, Failure> {
         table.fit(width, &[0]);
     }
     show::text(&table.to_string())
-}
-
-/// About three digits.
-fn hours(value: f64) -> String {
-    if value > 0.0 && value < 0.005 { "<0.01".to_owned() } else { human::Scale::Cores.show(value) }
 }
 
 pub fn failure(error: resource_tracker::FleetError) -> Failure {
