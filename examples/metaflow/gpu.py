@@ -1,4 +1,4 @@
-"""A step that asks for a GPU. On a machine without one it runs all the same, and the card says that none was used."""
+"""A step that requests a GPU. It also runs on a machine without one, and the card says that none was used."""
 
 from metaflow import FlowSpec, resources, step, track_resources
 

@@ -1,4 +1,4 @@
-"""A step that asks for four CPUs and uses two: the card says so beside the `@resources` to ask for."""
+"""A step that requests four CPUs and uses two: the card shows both, and the `@resources` to request."""
 
 from concurrent.futures import ProcessPoolExecutor
 

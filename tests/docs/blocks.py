@@ -4,7 +4,8 @@ A block after `text title="Output"` is the output of the block before it. It is 
 numbers with their units, durations, dates, ids and paths. A line `…` of the page stands for any number of lines. Lines that
 depend on what else the machine does are not compared.
 
-A block of another title is a file of this name: it is written before the page is run, and not run itself.
+A block of another title is a file of this name: it is written before the page is run, and not run itself. If examples/ has a
+file of this name, the block must be the same.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-SNIPPET = re.compile(r'^--8<-- "([^"]+)"\n', re.MULTILINE)
 MARKER = "@@ block "
 
 # Whether these lines are printed, or what they say, depends on the machine and its load.
@@ -55,13 +55,17 @@ def read(page: Path) -> list[Block]:
         indent, info, body = match.groups()
         language, _, rest = info.strip().partition(" ")
         title = re.search(r'title="([^"]*)"', rest)
-        body = SNIPPET.sub(lambda name: (ROOT / name.group(1)).read_text(), textwrap.dedent(body))
-        found.append(Block(language, title.group(1) if title else None, body, indent, match.span(3)))
+        found.append(Block(language, title.group(1) if title else None, textwrap.dedent(body), indent, match.span(3)))
     return found
 
 
 def files(blocks: list[Block]) -> dict[str, str]:
     return {block.title: block.body for block in blocks if block.title not in (None, "Output")}
+
+
+def example(title: str | None) -> str | None:
+    """Return the text of the file of this name in examples/, if there is one."""
+    return next((path.read_text() for path in (ROOT / "examples").rglob(title)), None) if title else None
 
 
 def masked(text: str) -> list[str]:

@@ -6,8 +6,8 @@ Each page gets a folder with `examples/train.py`, which is also its home. The bl
 shell that ends at the first error, `python` and `r` in one interpreter each; the language that comes first on the page runs
 first. `sql` is run by tests/fleet/queries.py. Of `groovy`, the shell runs the script of a Nextflow process. A block
 `text title="Output"` is compared with what the block before it printed (`blocks.py`); `--update` rewrites the outputs that
-differ. Other `text` is not run. Also checked: relative links of all pages lead somewhere, every block names its language,
-every file in examples/ is listed here.
+differ. Other `text` is not run. Also checked: a block with the name of a file in examples/ is a copy of it, relative links of
+all pages lead somewhere, every block names its language, every file in examples/ is listed here.
 """
 
 from __future__ import annotations
@@ -134,16 +134,16 @@ def run_page(page: Path, interpreters: dict[str, list[str] | None], arguments: a
         run(f"{name} (script of a process)", interpreters["sh"], home, environment(home), nextflow_script(block.body))
     shutil.rmtree(home)
 
-    outdated = []
+    outdated = [(block, text) for block in found if (text := blocks.example(block.title)) not in (None, block.body)]
     for number, block in enumerate(found):
         if block.title == "Output" and number - 1 in printed and not blocks.is_same(block.body, printed[number - 1]):
             outdated.append((block, printed[number - 1]))
     if arguments.update and outdated:
         page.write_text(blocks.replaced(page.read_text(), outdated))
-        print(f"       {name}: {len(outdated)} outputs updated")
+        print(f"       {name}: {len(outdated)} blocks updated")
     for block, output in [] if arguments.update else outdated:
         shown, real = "\n".join(blocks.masked(block.body)), "\n".join(blocks.masked(output))
-        fail(f"{name} shows an output that differs: run with --update\n--- shown\n{shown}\n--- printed\n{real}")
+        fail(f"{name}: the block `{block.title}` is out of date: run with --update\n--- shown\n{shown}\n--- real\n{real}")
 
 
 def main() -> int:

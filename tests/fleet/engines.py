@@ -69,6 +69,7 @@ class Spark:
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false")
+        builder = builder.config("spark.sql.warehouse.dir", f"{tempfile.gettempdir()}/spark-warehouse")
         self.session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
         self.session.sparkContext.setLogLevel("ERROR")
 

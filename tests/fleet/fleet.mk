@@ -8,8 +8,7 @@ FLEET_BIN = $${CARGO_TARGET_DIR:-$(CURDIR)/target}
 test-fleet: setup test-telemetry ## the dataset of 2,000 runs, beside DuckDB
 	[ -x $(FLEET)/bin/python ] || python3 -m venv $(FLEET)
 	$(FLEET)/bin/python -m pip install --quiet duckdb pytz
-	cargo build --quiet
-	cargo build --quiet -p resource-tracker --features parquet --example fleet_runs
+	cargo build-for-tests
 	$(FLEET)/bin/python tests/fleet/engines.py --tracker $(FLEET_BIN)/debug/resource-tracker --generator $(FLEET_BIN)/debug/examples/fleet_runs
 
 test-telemetry: setup ## metrics by OTLP, textfile, and Prometheus and Pushgateway of Debian
@@ -19,7 +18,7 @@ test-telemetry: setup ## metrics by OTLP, textfile, and Prometheus and Pushgatew
 	  $(SUDO) apt-get update -qq; \
 	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends prometheus prometheus-pushgateway >/dev/null; \
 	}
-	cargo build --quiet
+	cargo build-for-tests
 	$(FLEET)/bin/python tests/fleet/telemetry.py --tracker $(FLEET_BIN)/debug/resource-tracker
 
 test-fleet-slow: setup ## the dataset of 100,000 runs on a release build, beside DuckDB and Spark; needs Java 17

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what `make dist` made where nothing else is: the wheel in a Debian 11 that has only Python 3.9 (neither compiler
-# nor network), the source package in a new virtual environment, the static program in an empty folder. Needs root.
+# nor network), the source package in a new virtual environment, the static program in an empty folder. The module for
+# musl is loaded by the loader of musl. Needs root.
 #
 #   tests/install/run.sh DIST WORK_DIR
 set -euo pipefail
@@ -10,6 +11,7 @@ mkdir -p "$2"
 work=$(cd "$2" && pwd)
 machine=$(uname -m)
 wheel=$(ls "$dist"/*manylinux*"$machine".whl)
+musl=$(ls "$dist"/*musllinux*"$machine".whl)
 program=$dist/resource-tracker-$machine-linux
 
 debian=$work/debian-11
@@ -50,6 +52,20 @@ began=$(date +%s)
 enter='mount -t proc proc "$1/proc" && exec chroot "$1" env -i HOME=/start PATH=/usr/bin:/bin sh /start/start.sh'
 unshare --mount --net --pid --fork sh -c "$enter" sh "$debian"
 echo "installed and started in $(($(date +%s) - began)) s"
+
+echo "== $(basename "$musl") by the loader of musl"
+# Debian has no Python for musl. All that the loader may miss are the functions of Python.
+rm -rf "$work/musl"
+python3 -m zipfile -e "$musl" "$work/musl"
+for module in "$work"/musl/resource_tracker/*.so; do
+    missing=$("/lib/ld-musl-$machine.so.1" --list "$module" 2>&1 | sed -n 's/.*: \(.*\): symbol not found$/\1/p' | sort -u)
+    others=$(grep -v '^_\?Py' <<<"$missing" || true)
+    if [ -z "$missing" ] || [ -n "$others" ]; then
+        echo "error: $module lacks ${others:-nothing, not even Python}" >&2
+        exit 1
+    fi
+    echo "$(basename "$module"): $(wc -l <<<"$missing") functions of Python, and nothing else is missing"
+done
 
 echo "== $(basename "$program") in an empty folder"
 tests/install/static.py "$program"

@@ -10,7 +10,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 program=${2:-}
 if [ -z "$program" ]; then
     cd "$here/../.."
-    cargo build --quiet --package resource-tracker --example interop
+    cargo build-for-tests
     program=${CARGO_TARGET_DIR:-target}/debug/examples/interop
 fi
 if ! "$venv/bin/python" -c 'import resource_tracker; assert resource_tracker.__version__ == "0.4.2"' 2>/dev/null; then

@@ -47,7 +47,7 @@ grep -q 'SKIP 0 ' "$checked/tests/testthat.Rout" ||
     { echo 'error: R CMD check skipped tests' >&2; exit 1; }
 
 # Tests of the installed package with the rest of the repository.
-cargo build --quiet --manifest-path "$root/Cargo.toml" --package resource-tracker-cli
+(cd "$root" && env -u CARGO_INCREMENTAL cargo build-for-tests)
 export RESOURCE_TRACKER="$CARGO_TARGET_DIR/debug/resource-tracker" R_LIBS="$checked" XDG_DATA_HOME="$work/data"
 cd "$root/tests/r"
 Rscript --vanilla -e 'library(testthat); library(resource.tracker)

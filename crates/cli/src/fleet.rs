@@ -77,8 +77,9 @@ fn compact(args: &StoreArgs) -> Result<u8, Failure> {
     let store = allowed(args)?.with_progress(|done, of| show::progress_bar("merging days", done, of));
     let done = store.compact().map_err(failure)?;
     show::progress_done();
+    let days = if done.days == 1 { "day" } else { "days" };
     show::text(&format!(
-        "merged {} files of {} days into {}\n",
+        "merged {} files of {} {days} into {}\n",
         done.merged_files, done.days, done.written_files
     ))
 }
@@ -140,7 +141,7 @@ fn summary(args: &SummaryArgs) -> Result<u8, Failure> {
             "no runs in `{url}`: `resource-tracker run --store URL -- COMMAND` stores one\n"
         ));
     }
-    let number = |value: Option<f64>| value.map(hours).unwrap_or_default();
+    let number = |value: Option<f64>| value.map(human::hours).unwrap_or_default();
     let usd = |value: Option<f64>| value.map(human::usd).unwrap_or_default();
     let rate = |count: u64, runs: u64| {
         #[expect(clippy::cast_precision_loss, reason = "counts of runs")]
@@ -174,11 +175,6 @@ fn summary(args: &SummaryArgs) -> Result<u8, Failure> {
     show::text(&table.to_string())
 }
 
-/// About three digits.
-fn hours(value: f64) -> String {
-    human::Scale::Cores.show(value)
-}
-
 pub fn failure(error: resource_tracker::FleetError) -> Failure {
     show::progress_done();
     let hint = error.hint();
@@ -195,25 +191,33 @@ pub fn store_run(store: &Fleet, id: &str, is_offline: bool) -> Option<String> {
     let pushed = std::env::current_exe().and_then(|program| {
         let mut command = Command::new(program);
         command.args(["fleet", "push", "--store", &store.url(), id]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         // Ctrl-C and the end of the terminal are not for this process.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn()?;
         let started = Instant::now();
         loop {
-            let ended = child.try_wait()?;
-            if ended.is_some() || started.elapsed() > MOST_WAIT {
-                return Ok(ended.is_some_and(|status| status.success()));
+            if child.try_wait()?.is_some() {
+                let done = child.wait_with_output()?;
+                return Ok((!done.status.success()).then(|| reason(&done.stderr)));
+            }
+            if started.elapsed() > MOST_WAIT {
+                return Ok(Some("the store has not answered within a second".to_owned()));
             }
             thread::sleep(Duration::from_millis(2));
         }
     });
-    match pushed {
-        Ok(true) => None,
-        Ok(false) => {
-            Some(format!("the run is not in the store `{}` yet: {later}, or says why not", store.url()))
-        }
-        Err(error) => Some(format!("the run is not in the store `{}`: {error}; {later}", store.url())),
-    }
+    let reason = pushed.unwrap_or_else(|error| Some(error.to_string()))?;
+    Some(format!("the run is not in the store `{}` yet: {reason}; {later}", store.url()))
+}
+
+/// The first error or warning that a process printed, with its causes.
+fn reason(printed: &[u8]) -> String {
+    let text = String::from_utf8_lossy(printed);
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    let first = first.trim_start_matches("resource-tracker: warning: ").trim_start_matches("error: ");
+    let causes = lines.map_while(|line| line.strip_prefix("  caused by: "));
+    std::iter::once(first).chain(causes).collect::<Vec<_>>().join(": ")
 }

@@ -16,6 +16,9 @@ pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
     let recording = load(&args.which.recording)?;
     if let Some(store) = &args.store {
         options.other_runs = store.earlier(&recording.head, options.earlier_runs).map_err(fleet::failure)?;
+        if options.other_runs.is_empty() {
+            show::warning(&format!("no earlier run of this job is in the store `{}`", store.url()));
+        }
     }
     // A request has neither servers nor prices.
     let settings = args.system.map_or_else(|| args.context.network.catalog(), |_| load::embedded_only());
@@ -44,11 +47,13 @@ pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
     let cpu = advice.cpu.as_ref().map(|cpu| cpu.why.as_str());
     let memory = advice.memory.as_ref().map(|memory| memory.why.as_str());
     let gpu = advice.gpu.as_ref().map(|gpu| gpu.why.as_str());
-    let mut lines = vec![
+    let requested = context.requested.clone().map(|text| ("requested", text));
+    let mut lines: Vec<(&str, String)> = requested.into_iter().collect();
+    lines.extend([
         ("CPU", with(request.cpu.to_string(), cpu)),
         ("memory", with(format!("{} MiB", request.memory_mb), memory)),
         ("GPU", with(request.gpu.to_string(), gpu)),
-    ];
+    ]);
     if request.vram_mb > 0 {
         lines.push(("VRAM", format!("{} MiB", request.vram_mb)));
     }
@@ -84,6 +89,9 @@ fn what_if(context: &ReportContext) -> Table {
             row.cost_usd.map(human::usd).unwrap_or_default(),
             row.marks().to_owned(),
         ]);
+    }
+    if let Some(width) = show::columns() {
+        table.fit(width, &[2]);
     }
     table
 }

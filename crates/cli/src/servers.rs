@@ -46,6 +46,10 @@ fn table(answer: &Answer) -> String {
     }
     let dates: Vec<_> =
         answer.dates.iter().map(|date| format!("{} {}", date.vendor_id, date.as_of)).collect();
+    if let Some(width) = show::columns() {
+        // Spot price, CPU class and GPU are left out first.
+        table.fit_columns(width, &[8, 5, 4]);
+    }
     let mut text = format!("{table}\n{source}");
     if !dates.is_empty() {
         let _ = write!(text, "; prices as of: {}", dates.join(", "));

@@ -109,6 +109,7 @@ impl RunSummary<'_> {
         line("GPU", self.has_gpu().then(|| self.gpu_line()).flatten());
         line("time", self.context.waits(self.head).map(|waits| waits.sentence));
         line("phases", self.run().and_then(Run::phase_sentence).map(|text| show::one_line(&text, 200)));
+        line("requested", self.context.requested.clone());
         line("next run", self.advice().map(request));
         let servers = &self.context.servers;
         let offer = |server: &Server| self.server_line(server);

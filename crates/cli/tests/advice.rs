@@ -49,7 +49,7 @@ fn messages(advice: &Value) -> Vec<&str> {
 #[test]
 fn history_without_usable_runs_counts_as_empty() {
     let alone = advice(&[]);
-    assert_eq!(alone["memory"]["why"], "1.2 × the peak of 197 MiB");
+    assert_eq!(alone["memory"]["why"], "1.2 × the peak of 197 MiB, rounded up");
     let unusable = [
         json!({"id": "c00000000001", "job": "odd", "status": "finished", "start_time": 1.0, "duration_s": 1.0}),
         json!({"id": "c00000000002", "job": "odd", "status": "finished", "start_time": 2.0, "sizing": "version 9"}),

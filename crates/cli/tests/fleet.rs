@@ -68,10 +68,30 @@ fn runs_are_stored_once_and_added_up_by_job_user_and_tag() {
         assert_eq!((found.len(), &found[0]["key"], &found[0]["runs"]), (1, &key.into(), &3.into()));
     }
     let before = groups(home, &["--by", "node"]);
-    assert!(fleet(home, &["compact"]).starts_with("merged 6 files of 1 days into 2"));
+    assert!(fleet(home, &["compact"]).starts_with("merged 6 files of 1 day into 2"));
     assert_eq!((files(home, "runs"), files(home, "samples")), (1, 1));
     assert_eq!(groups(home, &["--by", "node"]), before);
     assert_eq!(groups(home, &["--since", "2100-01-01"]), Vec::<Value>::new());
+}
+
+#[test]
+fn request_to_slurm_is_shown_beside_the_use() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let slurm = [("SLURM_JOB_ID", "42"), ("SLURM_CPUS_PER_TASK", "8"), ("SLURM_MEM_PER_NODE", "4096")];
+    let shown = "8 CPUs, 4.00 GiB memory";
+    let run = run(home, "train", &slurm, &["sleep", "0.1"]);
+    assert!(text(&run).contains(&format!("  requested  {shown}\n")), "{}", text(&run));
+    let tracker =
+        |words: &[&str]| String::from_utf8(tracker(home).args(words).output().unwrap().stdout).unwrap();
+    let advice = tracker(&["recommend", "train", "--offline"]);
+    assert!(advice.starts_with(&format!("requested      {shown}\n")), "{advice}");
+    let run: Value = serde_json::from_str(&tracker(&["show", "train", "--json"])).unwrap();
+    assert_eq!(run["requested"]["cpus"], 8.0);
+    assert_eq!(run["requested"]["memory_bytes"], 4096.0 * 1_048_576.0);
+    assert_eq!(run["requested"]["gpus"], Value::Null);
+    let page = tracker(&["report", "train", "--offline", "-o", "-"]);
+    assert!(page.contains(&format!("Requested for this run: <code>{shown}</code>")));
 }
 
 #[test]
@@ -118,7 +138,9 @@ fn store_that_cannot_be_written_costs_the_job_nothing_and_gets_the_run_later() {
     fs::set_permissions(&store, fs::Permissions::from_mode(0o600)).unwrap();
     let output = run(home.path(), "train", &[], &["sh", "-c", "exit 3"]);
     assert_eq!(output.status.code(), Some(3));
-    assert!(text(&output).contains("`resource-tracker fleet push` stores it"), "{}", text(&output));
+    let printed = text(&output);
+    assert!(printed.contains("Not a directory"), "the reason: {printed}");
+    assert!(printed.contains("`resource-tracker fleet push` stores it"), "{printed}");
     fs::remove_file(&store).unwrap();
     assert!(fleet(home.path(), &["push"]).starts_with("stored 1 of 1 runs"));
     assert!(fleet(home.path(), &["push"]).starts_with("stored 0 of 1 runs"));
@@ -172,6 +194,8 @@ fn advice_with_a_store_is_that_of_one_machine_with_all_runs() {
     let (alone, with_store) =
         (advice(&home("two"), &[]), advice(&home("two"), &["--store", store.to_str().unwrap()]));
     assert_eq!((&alone["runs"], &with_store["runs"]), (&3.into(), &6.into()));
+    let other = tracker(&home("two")).args(["recommend", "last", "--offline", "--store", "empty"]).output();
+    assert!(text(&other.unwrap()).contains("no earlier run of this job is in the store"));
     let data = |name: &str| home(name).join("data/resource-tracker");
     for file in fs::read_dir(data("one")).unwrap() {
         let file = file.unwrap();

@@ -270,7 +270,7 @@ fn servers_and_catalogue() {
         shown(
             home.path(),
             &[
-                "servers --cpu 2 --memory 4096 -n 3",
+                "servers --cpu 2 --memory 4GiB -n 3",
                 "servers --cpu 8 --memory 65536 --gpu 1 --vram 16384 --continent Europe -n 2",
                 "servers --cpu 100000 --memory 1",
                 "servers --cpu 1 --memory 128 -n 1 --json",

@@ -118,6 +118,11 @@ pub fn megabytes(mb: f64) -> String {
     Scale::Bytes.show(mb * 1_048_576.0)
 }
 
+/// Formats CPU hours or GiB hours with about three significant digits.
+pub fn hours(value: f64) -> String {
+    if value > 0.0 && value < 0.005 { "<0.01".to_owned() } else { Scale::Cores.show(value) }
+}
+
 /// Formats a share as a percentage; 1 is 100 %.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;

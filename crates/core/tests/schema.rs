@@ -40,6 +40,14 @@ fn statistics() -> Value {
     })
 }
 
+fn requested() -> Value {
+    let amount = json!({ "type": ["number", "null"] });
+    let amounts = ["cpus", "memory_bytes", "gpus"].map(|name| (name.to_owned(), amount.clone()));
+    let mut requested = object(&Map::from_iter(amounts));
+    requested["description"] = json!("What was requested for the run, by the scheduler.");
+    json!({ "anyOf": [requested, { "type": "null" }] })
+}
+
 /// The object of a run with the keys that `run` and `show` add.
 fn output_of_run(run: &Value) -> Value {
     let mut properties = Map::from_iter([(
@@ -54,6 +62,7 @@ fn output_of_run(run: &Value) -> Value {
         ("waiting".to_owned(), json!({ "anyOf": [{ "$ref": "#/$defs/waiting" }, nothing] })),
         ("programs".to_owned(), json!({ "type": "array", "items": { "$ref": "#/$defs/program" } })),
         ("phases".to_owned(), json!({ "type": "array", "items": { "$ref": "#/$defs/phase" } })),
+        ("requested".to_owned(), requested()),
         ("advice".to_owned(), json!({ "anyOf": [{ "$ref": "#/$defs/advice" }, nothing] })),
         ("servers".to_owned(), json!({ "$ref": "#/$defs/servers_found" })),
         ("cost".to_owned(), json!({ "$ref": "#/$defs/cost" })),

@@ -65,6 +65,12 @@ fn budget(text: &str) -> Result<Budget, String> {
     text.parse::<Budget>().map_err(|error| error.to_string())
 }
 
+/// A number of MiB, or a size with a unit as in a budget.
+pub fn mebibytes(text: &str) -> Result<f64, String> {
+    let with_unit = || budget(&format!("memory={text}")).map(|size| size.limit / 1_048_576.0);
+    text.trim().parse().or_else(|_| with_unit())
+}
+
 fn count(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()

@@ -15,16 +15,17 @@ pub enum FleetCommand {
     Push(PushArgs),
     /// Add up what runs requested, used, wasted and cost, the most savings first
     ///
-    /// A distributed program counts as one run. CPU hours are CPUs times hours, GiB hours are GiB of memory times hours: as
-    /// requested, else as the job could use; as used, by the peak of memory. Costs are estimates by list prices.
+    /// A distributed program counts as one run. CPU hours are CPUs times hours, GiB hours are GiB of memory times
+    /// hours. If no request is known, what the job could use counts as requested. The memory peak counts as used. Costs
+    /// are estimates by list prices.
     #[command(
         after_help = "Examples:\n  resource-tracker fleet summary --store /shared/runs\n  resource-tracker fleet summary --by user --since 30d\n  resource-tracker fleet summary --by tag:team"
     )]
     Summary(SummaryArgs),
     /// Copy the runs of a store to another one, for example to a folder for use without the network
     ///
-    /// Files that are there already are not copied again. Files that `fleet compact` has merged since are removed from the
-    /// copy. Runs of the copy itself stay.
+    /// Files that the copy already has are not copied again. Files that `fleet compact` has merged since are removed
+    /// from the copy. Runs that were stored in the copy itself stay.
     #[command(
         after_help = "Example:\n  resource-tracker fleet pull --store s3://bucket/runs --since 30d runs"
     )]
@@ -36,7 +37,7 @@ pub enum FleetCommand {
     Report(FleetReportArgs),
     /// Merge the small files of each day
     ///
-    /// Safe while other processes store runs, read the store or merge too.
+    /// Other processes may store runs, read the store or merge at the same time.
     #[command(after_help = "Example:\n  resource-tracker fleet compact --store /shared/runs")]
     Compact(StoreArgs),
     /// Print views and the query of the summary for an SQL engine

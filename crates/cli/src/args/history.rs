@@ -11,8 +11,8 @@ use super::record::tag;
 use super::{AdviceArgs, JsonArgs, RecordingArgs};
 
 /// The values of `--status`.
-const STATUSES: [&str; 8] =
-    ["finished", "failed", "killed", OUT_OF_MEMORY, "ended", "detached", "tracker_died", "running"];
+const STATUSES: [&str; 7] =
+    ["finished", "failed", "killed", OUT_OF_MEMORY, "ended", "detached", "tracker_died"];
 /// Matches runs that were killed for lack of memory, whatever their status.
 pub const OUT_OF_MEMORY: &str = "out_of_memory";
 

@@ -61,9 +61,9 @@ pub enum Command {
     System(PrintArgs),
     /// Start a phase of the job, from inside the job
     ///
-    /// A phase lasts until the next mark, or to the end of the job. The recording has what each phase used: `show --phases`,
-    /// the report and `--json` have it. The time before the first mark is the phase `start`. Phases of the same name count as
-    /// one. Outside of `resource-tracker run`, a mark has no effect, and the exit status is 0.
+    /// A phase lasts until the next mark, or to the end of the job. `show --phases`, the report and `--json` have what
+    /// each phase used. The time before the first mark is the phase `start`. Phases of the same name count as one.
+    /// Outside of `resource-tracker run`, a mark has no effect, and the exit status is 0.
     #[command(
         after_help = "Example:\n  resource-tracker run -- sh -c 'resource-tracker mark load; ./load; resource-tracker mark train; ./train'"
     )]
@@ -292,14 +292,14 @@ pub struct ServersArgs {
     /// Minimum number of CPUs
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub cpu: f64,
-    /// Minimum memory
-    #[arg(long, value_name = "MiB", allow_negative_numbers = true)]
+    /// Minimum memory, in MiB or with a unit, for example 4096 or 4GiB
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = compare::mebibytes)]
     pub memory: f64,
     /// Minimum number of GPUs
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub gpu: Option<f64>,
-    /// Minimum GPU memory, summed over all GPUs
-    #[arg(long, value_name = "MiB", allow_negative_numbers = true)]
+    /// Minimum GPU memory, summed over all GPUs, in MiB or with a unit
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = compare::mebibytes)]
     pub vram: Option<f64>,
     #[command(flatten)]
     pub filters: FilterArgs,

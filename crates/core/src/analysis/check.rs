@@ -44,7 +44,8 @@ const USD: [(&str, f64); 2] = [("", 1.0), ("usd", 1.0)];
 pub struct Budget {
     /// Position in [`FIGURES`].
     figure: usize,
-    limit: f64,
+    /// Highest value, in the base unit of the figure: bytes, seconds, US dollars.
+    pub limit: f64,
 }
 
 /// Why a budget is not valid.

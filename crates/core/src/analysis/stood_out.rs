@@ -87,7 +87,7 @@ fn idle_cpus(recording: &Recording, summary: &Summary) -> Option<Observation> {
     let (mean, limit) = (summary.of(Metric::ProcessCpu).mean()?, recording.head.cpu_limit_cores()?);
     let is_low = limit >= 2.0 && mean < limit * FEW_CPUS;
     is_low.then(|| {
-        let sentence = format!("{mean:.1} of {limit:.0} CPUs were busy on average.");
+        let sentence = format!("The job used {mean:.1} of {limit:.0} CPUs on average.");
         observation(0.5 * (1.0 - mean / limit), "chart-cpu", sentence)
     })
 }

@@ -145,8 +145,12 @@ impl Facts<'_> {
             ),
             Cause::Disk => {
                 let share = (self.share)(Metric::WaitDisk) + (self.share)(Metric::WaitPaging);
-                let waiting = if share >= MOSTLY { "Mostly waiting" } else { "Waiting" };
-                format!("{waiting} for disk: {} of the time. More CPUs will not help.", human::percent(share))
+                let disk = human::percent(share);
+                if share >= MOSTLY {
+                    format!("Mostly waiting for disk: {disk} of the time. More CPUs will not help.")
+                } else {
+                    format!("Waiting for disk: {disk} of the time; on CPU: {}.", percent(Metric::OnCpu))
+                }
             }
             Cause::Paging => format!(
                 "Short of memory: waiting for dropped pages {} of the time. More memory will help.",

@@ -24,10 +24,10 @@ const HEADS: [&str; 12] = [
     "Runs",
     "Failed",
     "OOM",
-    "CPU h asked",
+    "CPU h requested",
     "Used",
     "Wasted",
-    "GiB h asked",
+    "GiB h requested",
     "Used",
     "Wasted",
     "Cost",
@@ -70,12 +70,16 @@ fn totals(lines: &[Line]) -> Line {
 }
 
 fn header(overview: &Overview, store: &str, totals: &Line) -> Markup {
-    let days = overview.days.map(|(first, last)| format!(", {first} to {last}")).unwrap_or_default();
+    let days = match overview.days {
+        Some((first, last)) if first == last => format!(", {first}"),
+        Some((first, last)) => format!(", {first} to {last}"),
+        None => String::new(),
+    };
     let used = |used: Option<f64>, asked: Option<f64>| {
         Some(human::percent(used? / asked.filter(|asked| *asked > 0.0)?))
     };
     let wasted =
-        |hours: Option<f64>, unit: &str| hours.map(|hours| format!("{} {unit} wasted", number(hours)));
+        |hours: Option<f64>, unit: &str| hours.map(|hours| format!("{} {unit} wasted", human::hours(hours)));
     let rate = |count| human::percent(share(count, totals.runs));
     let failed = format!("{} failed, {} out of memory", rate(totals.failed), rate(totals.out_of_memory));
     let savings = totals.savings_usd.map(|usd| format!("{} can be saved", human::usd(usd)));
@@ -147,16 +151,16 @@ fn resize(overview: &Overview) -> Markup {
                                     td { strong { (size(job.advice)) } }
                                     td { (size(job.asked)) }
                                     td { (saved(line).map(human::usd).unwrap_or_default()) }
-                                    td { (line.cpu_hours_wasted.map(number).unwrap_or_default()) }
-                                    td { (line.gib_hours_wasted.map(number).unwrap_or_default()) }
+                                    td { (line.cpu_hours_wasted.map(human::hours).unwrap_or_default()) }
+                                    td { (line.gib_hours_wasted.map(human::hours).unwrap_or_default()) }
                                 }
                             }
                         }
                     }
                 }
                 p.note {
-                    "Requests are those of the newest run of the job, or of one of its ranks. Savings are an estimate by list prices"
-                    @if month.is_some() { ": those of the " (overview.length_days()) " days shown, as 30 days" }
+                    "Requested: the size that the newest run of the job had, for each rank. Savings are estimates by list prices"
+                    @if month.is_some() { ", scaled from the " (overview.length_days()) " days shown to 30 days" }
                     "."
                 }
             }
@@ -208,12 +212,12 @@ fn row(line: &Line, job: Option<&Job>, days: usize) -> Markup {
         (Some(real(line.runs)), line.runs.to_string()),
         (rate(line.failed), human::percent(share(line.failed, line.runs))),
         (rate(line.out_of_memory), human::percent(share(line.out_of_memory, line.runs))),
-        shown(line.cpu_hours_asked, number),
-        shown(line.cpu_hours_used, number),
-        shown(line.cpu_hours_wasted, number),
-        shown(line.gib_hours_asked, number),
-        shown(line.gib_hours_used, number),
-        shown(line.gib_hours_wasted, number),
+        shown(line.cpu_hours_asked, human::hours),
+        shown(line.cpu_hours_used, human::hours),
+        shown(line.cpu_hours_wasted, human::hours),
+        shown(line.gib_hours_asked, human::hours),
+        shown(line.gib_hours_used, human::hours),
+        shown(line.gib_hours_wasted, human::hours),
         shown(line.cost_usd, human::usd),
         shown(line.savings_usd, human::usd),
         shown(line.imbalance, |value| format!("{value:.2}")),
@@ -264,7 +268,7 @@ fn trend(job: &Job, days: usize) -> Markup {
     } else {
         String::new()
     };
-    let label = format!("{} days of use{share}", job.days.len());
+    let label = format!("{} of use{share}", plural(job.days.len() as u64, "day"));
     html! {
         svg.spark viewBox=(format!("0 0 {} 20", bars.len() * 4)) preserveAspectRatio="none" role="img" aria-label=(label) {
             path.asked d=(path(0)) {}
@@ -279,7 +283,7 @@ fn shares(overview: &Overview) -> Markup {
     html! {
         @if !overview.lines.is_empty() {
             section aria-labelledby="shares" {
-                h2 #shares { "Used of the request" }
+                h2 #shares { "Part of the request that was used" }
                 div.cards {
                     @for (title, shares) in tables { div.card { h3 { (title) } (histogram(title, shares)) } }
                 }
@@ -292,7 +296,7 @@ fn shares(overview: &Overview) -> Markup {
 fn histogram(title: &str, shares: &[u64; SHARES]) -> Markup {
     let highest = shares.iter().copied().max().unwrap_or(0);
     let label = |at: usize| {
-        if at < SHARES - 1 { format!("{} to {} %", at * 10, at * 10 + 10) } else { "more".to_owned() }
+        if at < SHARES - 1 { format!("{}–{} %", at * 10, at * 10 + 10) } else { "more".to_owned() }
     };
     html! {
         table.histogram {
@@ -336,10 +340,6 @@ fn size(size: Size) -> String {
         size.gpus.filter(|gpus| *gpus > 0.0).map(|gpus| count(gpus, "GPU")),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-fn number(value: f64) -> String {
-    Scale::Cores.show(value)
 }
 
 fn plural(count: u64, noun: &str) -> String {

@@ -122,6 +122,7 @@ impl Client {
             ureq::Error::Io(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
                 HttpError::Timeout
             }
+            ureq::Error::Io(error) => HttpError::Transport(Box::new(error)),
             error => HttpError::Transport(Box::new(error)),
         })
     }

@@ -114,7 +114,7 @@ fn what_if(context: &Context) -> Markup {
                     }
                 }
             }
-            p.note { "Predicted from this run: the same work, and waiting stays. Servers differ in speed, which is not predicted." }
+            p.note { "The prediction assumes the same work and the same waiting times as in this run. It does not know how fast each server is." }
         }
     }
 }

@@ -44,7 +44,7 @@ use crate::analysis::verdict::Verdict;
 use crate::analysis::waits::Waits;
 use crate::market::catalog::{Catalog, Filters, InstancePrice, RunCost, Server};
 use crate::store::history::Entry;
-use crate::store::recording::{Head, Recording, Status};
+use crate::store::recording::{Head, Identity, Recording, Status};
 use crate::store::stats::Stats;
 use crate::store::summary::Summary;
 
@@ -63,7 +63,7 @@ pub struct Context {
     pub title: Option<String>,
     /// More names of the run: `("Flow", "TrainFlow")`, `("Step", "start")`.
     pub names: Vec<(String, String)>,
-    /// The resources requested for this run, as written by the user: `@resources(cpu=2)`.
+    /// The resources requested for this run: as written by the user, `@resources(cpu=2)`, or as a scheduler says.
     pub requested: Option<String>,
     /// Show the run as failed, whatever the status in the recording.
     pub failed: bool,
@@ -106,7 +106,7 @@ impl Context {
             integration_version: None,
             title: None,
             names: Vec::new(),
-            requested: None,
+            requested: head.identity().and_then(Identity::requested),
             failed: false,
             running: false,
             history: earlier.stats,
@@ -182,6 +182,11 @@ impl Context {
         let mut run = Entry::object_of(head, &self.summary);
         run.extend(self.explain(head));
         let mut run = Value::Object(run);
+        run["requested"] = json!(head.identity().map(|identity| json!({
+            "cpus": identity.asked_cpus,
+            "memory_bytes": identity.asked_memory_bytes,
+            "gpus": identity.asked_gpus,
+        })));
         run["advice"] = json!(self.advice.as_ref().ok());
         run["servers"] = self.servers.json();
         run["cost"] = json!(self.cost(self.server()));

@@ -109,7 +109,7 @@ fn table(context: &Context, answer: &Answer, title: &str) -> Markup {
     };
     html! {
         div.scroll tabindex="0" role="group" aria-label=(title) {
-            table.figures {
+            table.figures.held {
                 caption { (title) }
                 thead {
                     tr {

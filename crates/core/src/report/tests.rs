@@ -96,7 +96,8 @@ fn verdict_and_its_evidence_are_below_the_status_and_escaped() {
     let evidence = Some(Evidence { signals: vec![signal], ..Evidence::default() });
     let page = page(Run { status: Some(Status::Killed), signal: Some(15), evidence, ..Run::default() }, 3);
     let status = page.find("ended by signal 15 (SIGTERM)").unwrap();
-    let why = page.find("SIGTERM from `&lt;b&gt;` ended the job: a request to end.").unwrap();
+    let why =
+        page.find("SIGTERM from `&lt;b&gt;` ended the job: this signal asks a program to end.").unwrap();
     assert!(status < why);
     assert!(page.contains("the tracker received SIGTERM from process 7 (`&lt;b&gt;`)"));
 }
@@ -379,7 +380,7 @@ fn earlier_runs_are_shown_beside_this_run() {
     ));
     assert!(page.contains("at 1.00 busy CPUs on average (25 % of the available CPUs used)"));
     assert!(page.contains(
-        "1.2 × the highest peak of 3 runs, 64.0 GiB; it would have failed 0 of 3 past runs and wasted "
+        "1.2 × the highest peak of 3 runs, 64.0 GiB, rounded up; it would have failed 0 of 3 past runs and wasted "
     ));
     assert!(page.contains(" (under 1 % of the available memory used)"));
 }

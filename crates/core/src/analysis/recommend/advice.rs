@@ -197,7 +197,7 @@ mod tests {
             shown["request"],
             json!({"cpus": 3, "memory_bytes": 1_u64 << 30, "gpus": 0, "vram_bytes": 0})
         );
-        assert_eq!(shown["memory"]["why"], "1.2 × the peak of 798 MiB");
+        assert_eq!(shown["memory"]["why"], "1.2 × the peak of 798 MiB, rounded up");
         assert_eq!(
             shown["cpu"]["why"],
             "with 3 CPUs the run takes as long as it did, 1 min 40 s, at 2.38 busy CPUs on average"
@@ -240,15 +240,16 @@ mod tests {
 
     #[test]
     fn contended_machine_is_reported_unless_the_run_is_short() {
-        let contended = |duration_s| {
+        let contended_with = |more: &[(Metric, f64)], duration_s| {
             let cells = [
                 (Metric::SystemCpu, 3.0),
                 (Metric::PressureCpu, 0.5 * duration_s),
                 (Metric::Steal, 0.1 * duration_s),
             ];
-            let advice = advice(&head(finished()), &summary(&cells, duration_s));
+            let advice = advice(&head(finished()), &summary(&[&cells, more].concat(), duration_s));
             advice.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
+        let contended = |duration_s| contended_with(&[], duration_s);
         assert_eq!(
             contended(20.0),
             [
@@ -258,6 +259,8 @@ mod tests {
             ]
         );
         assert_eq!(contended(9.0).len(), 1, "only that the run is short");
+        assert_eq!(contended_with(&[(Metric::CpuQueue, 10.0)], 20.0), contended(20.0));
+        assert_eq!(contended_with(&[(Metric::CpuQueue, 1.0)], 20.0).len(), 1, "the job itself hardly waited");
     }
 
     #[test]

@@ -21,8 +21,8 @@ const AT_LIMIT: f64 = 0.95;
 /// Mean CPU usage of at least this share of the limit means that all CPUs were busy.
 const ALL_BUSY: f64 = 0.9;
 
-/// Tasks that waited for a CPU for this share of the time, while other programs used this many CPUs: the machine was
-/// contended.
+/// Tasks that waited for a CPU for this share of the time, those of the job too, while other programs used this many CPUs:
+/// the machine was contended.
 const HIGH_PRESSURE: f64 = 0.2;
 const OTHERS_BUSY_CORES: f64 = 0.25;
 
@@ -182,7 +182,11 @@ pub(super) fn warnings(head: &Head, summary: &Summary, stats: &Stats, limits: Li
     let others = summary.of(Metric::SystemCpu).mean().zip(mean_cores).map(|(machine, job)| machine - job);
     // In a short run, these figures are mostly those of its start.
     let others = others.filter(|cores| *cores >= OTHERS_BUSY_CORES && short.is_none());
-    let waiting_share = above(Metric::PressureCpu, HIGH_PRESSURE).zip(duration_s).map(|(sum, all)| sum / all);
+    // A job whose own threads hardly waited is not slower for it.
+    let own_queue = summary.of(Metric::CpuQueue).sum().zip(duration_s);
+    let is_waiting = own_queue.is_none_or(|(sum, duration_s)| sum >= duration_s * HIGH_PRESSURE);
+    let waiting_share = above(Metric::PressureCpu, HIGH_PRESSURE).filter(|_| is_waiting);
+    let waiting_share = waiting_share.zip(duration_s).map(|(sum, all)| sum / all);
     let low = coverage.filter(|coverage| *coverage < GOOD_COVERAGE);
     let gpu = match (stats.get("process_gpu_usage", "mean"), stats.get("process_gpu_usage", "max")) {
         (None, _) => Some(Warning::GpuUnmeasured),

@@ -129,14 +129,16 @@ impl MemorySizing {
                 let had = show(last.need_bytes());
                 format!("the last run was out of memory at {had}, so its real need is unknown")
             }
-            (None, Rule::MaximumPlus20, _) if advice.runs == 1 => format!("1.2 × the peak of {highest}"),
+            (None, Rule::MaximumPlus20, _) if advice.runs == 1 => {
+                format!("1.2 × the peak of {highest}, rounded up")
+            }
             (None, Rule::InputLine, Some(input)) => format!(
                 "at {} of input ask for {}: memory grew with the input in {runs}",
                 show(input),
                 show(advice.memory_bytes)
             ),
             (None, Rule::HighPercentile, _) => {
-                format!("1.05 × the 98th percentile of {runs}, whose highest peak was {highest}")
+                format!("1.05 × the 98th percentile of {runs}, rounded up; the highest peak was {highest}")
             }
             (None, rule, _) => {
                 let factor = match rule {
@@ -144,7 +146,7 @@ impl MemorySizing {
                     Rule::MaximumPlus10 => "1.1",
                     _ => "1.2",
                 };
-                format!("{factor} × the highest peak of {runs}, {highest}")
+                format!("{factor} × the highest peak of {runs}, {highest}, rounded up")
             }
         };
         // How much would have been enough for a killed run is unknown.

@@ -41,7 +41,7 @@ fn killed(history: &mut [PastRun], numbers: &[usize], limit: f64) {
 fn one_run_gets_a_fifth_more_than_its_peak_rounded_up() {
     let advice = advise(&peaks(&[5.0]), None);
     assert_eq!((advice.memory_bytes, advice.reason, advice.runs), (6.0 * GIB, Reason::FewRuns, 1));
-    assert_eq!(advice.why, "1.2 × the peak of 5.00 GiB");
+    assert_eq!(advice.why, "1.2 × the peak of 5.00 GiB, rounded up");
     assert_eq!(advice.risk, None);
     assert_eq!(advise(&peaks(&[0.001]), None).memory_bytes, 128.0 * MIB, "the smallest size");
 }
@@ -56,7 +56,11 @@ fn history_without_a_measured_peak_gives_no_advice() {
 fn steady_peaks_get_less_headroom() {
     let advice = advise(&peaks(&[19.0; 8]), None);
     assert_eq!((advice.memory_bytes, advice.rule), (20.0 * GIB, Some(Rule::MaximumPlus5)));
-    assert!(advice.why.starts_with("1.05 × the highest peak of 8 runs, 19.0 GiB; "), "{}", advice.why);
+    assert!(
+        advice.why.starts_with("1.05 × the highest peak of 8 runs, 19.0 GiB, rounded up; "),
+        "{}",
+        advice.why
+    );
 }
 
 #[test]

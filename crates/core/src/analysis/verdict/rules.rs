@@ -310,12 +310,13 @@ pub(super) fn signal(facts: &Facts<'_>) -> Option<Verdict> {
     let meaning = words::meaning_of_signal(signal).map_or_else(String::new, |words| format!(": {words}"));
     let by = by.map_or_else(String::new, |sender| format!(" from `{sender}`"));
     let mut evidence: Vec<String> = explaining.into_iter().map(|signal| received(facts, signal)).collect();
-    if explaining.is_none() && matches!(signal, 1..=3 | SIGKILL | SIGTERM) {
+    if explaining.is_none() && matches!(signal, 1..=3 | SIGTERM) {
         evidence.push(format!(
             "the tracker received no {name}: it was sent to {what} directly, and the kernel does not say by which process"
         ));
     }
     if signal == SIGKILL {
+        evidence.push("the kernel does not say which process sent SIGKILL".to_owned());
         evidence.push("no out-of-memory kill of the job was counted".to_owned());
     }
     Some(Verdict {
@@ -337,7 +338,7 @@ pub(super) fn exit_code(facts: &Facts<'_>) -> Option<Verdict> {
             None => format!("The job ended with exit code {code}."),
         },
         evidence: Vec::new(),
-        next: (code <= 2).then(|| "read the messages of the job itself".to_owned()),
+        next: Some("read the messages of the job itself".to_owned()),
     })
 }
 

@@ -116,7 +116,7 @@ fn time_limits_of_timeout_and_slurm_are_told_from_other_signals() {
     );
     assert_eq!(cause(failed(1), slurm("x", END - 2.0)), ("time_limit", Likely), "the job handles SIGTERM");
     let verdict = verdict(killed(15), by("systemd")).unwrap();
-    assert_eq!(verdict.message, "SIGTERM from `systemd` ended the job: a request to end.");
+    assert_eq!(verdict.message, "SIGTERM from `systemd` ended the job: this signal asks a program to end.");
 }
 
 #[test]

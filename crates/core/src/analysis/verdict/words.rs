@@ -36,8 +36,8 @@ pub(super) fn ending(run: &Run) -> Option<String> {
 pub(super) const fn meaning_of_signal(signal: i32) -> Option<&'static str> {
     Some(match signal {
         1 => "the terminal or the session was closed",
-        2 => "a request to interrupt, such as Ctrl-C",
-        3 => "a request to quit, such as Ctrl-\\",
+        2 => "somebody pressed Ctrl-C, or a program asked for the same",
+        3 => "somebody pressed Ctrl-\\, or a program asked for the same",
         4 => "an instruction that this CPU does not know",
         6 => "the program aborted itself, for instance after a failed assertion",
         7 => "access to memory that has no page, for instance in a truncated file or a full tmpfs",
@@ -46,7 +46,7 @@ pub(super) const fn meaning_of_signal(signal: i32) -> Option<&'static str> {
         11 => "access to invalid memory, a defect in the program or in a library",
         13 => "the program wrote to a pipe whose reader had ended",
         14 => "a timer of the program expired",
-        15 => "a request to end",
+        15 => "this signal asks a program to end",
         25 => "a file reached the limit of file sizes (`ulimit -f`)",
         31 => "a system call that is not allowed here",
         _ => return None,

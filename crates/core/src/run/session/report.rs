@@ -53,7 +53,7 @@ impl ReportOptions {
             integration_version: self.integration_version,
             title,
             names: self.names,
-            requested: self.requested,
+            requested: self.requested.or_else(|| known.requested.clone()),
             failed: self.failed,
             running,
             ..known

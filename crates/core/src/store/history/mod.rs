@@ -63,6 +63,8 @@ pub enum HistoryError {
     Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("no run named `{name}`")]
     NotFound { name: String },
+    #[error("the history has no runs yet")]
+    Empty,
     #[error("ambiguous id `{name}`: it matches {matches} runs")]
     Ambiguous { name: String, matches: usize },
     #[error("run `{id}` is still being recorded")]
@@ -74,6 +76,7 @@ impl HistoryError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NotFound { .. } => Some("`resource-tracker list` shows all runs"),
+            Self::Empty => Some("`resource-tracker run -- COMMAND` records one"),
             Self::Ambiguous { .. } => Some("type more characters of the id"),
             Self::Io { .. } | Self::Running { .. } => None,
         }
@@ -298,6 +301,7 @@ impl History {
             [_, _, ..] if !name.is_empty() => {
                 Err(HistoryError::Ambiguous { name: name.to_owned(), matches: starting.len() })
             }
+            _ if entries.is_empty() => Err(HistoryError::Empty),
             _ => Err(HistoryError::NotFound { name: name.to_owned() }),
         }
     }

@@ -45,7 +45,7 @@ fn duration_of_an_entry_does_not_follow_a_step_of_the_wall_clock() {
 fn runs_are_listed_newest_first() {
     let (_directory, history) = history();
     assert_eq!(history.list().unwrap(), Listing::default());
-    assert!(matches!(history.find("last"), Err(HistoryError::NotFound { .. })));
+    assert!(matches!(history.find("last"), Err(HistoryError::Empty)));
     store(&history, "aa11", "train", Status::Finished, 100.0);
     store(&history, "bb22", "train", Status::Failed, 300.0);
     store(&history, "cc33", "test", Status::Finished, 200.0);

@@ -87,6 +87,10 @@ impl Head {
         self.lowest("memory_limit_mb", "memory_mb")
     }
 
+    pub fn identity(&self) -> Option<&Identity> {
+        self.run.as_ref()?.identity.as_ref()
+    }
+
     fn lowest(&self, limit: &str, machine: &str) -> Option<f64> {
         let number = |key| server_number(self.server_info.as_ref(), key);
         number(limit).into_iter().chain(number(machine)).reduce(f64::min)

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::human::Scale;
 use crate::os;
 
 /// Schedulers, and a variable that each of them sets.
@@ -154,6 +155,23 @@ impl Identity {
             step,
         }
     }
+
+    /// What was requested, as text; `None` if it is unknown.
+    pub fn requested(&self) -> Option<String> {
+        let count = |value: f64, name: &str| {
+            let many = if value == 1.0 { "" } else { "s" };
+            format!("{} {name}{many}", Scale::Count.show(value))
+        };
+        let parts: Vec<String> = [
+            self.asked_cpus.map(|cpus| count(cpus, "CPU")),
+            self.asked_memory_bytes.map(|bytes| format!("{} memory", Scale::Bytes.show(bytes))),
+            self.asked_gpus.map(|gpus| count(gpus, "GPU")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
 }
 
 /// CPUs, bytes of memory and GPUs that were requested: by `RESOURCE_TRACKER_ASKED_…`, or for one task of Slurm.
@@ -202,6 +220,7 @@ mod tests {
         assert_eq!((found.rank, found.local_rank, found.ranks), (Some(3), Some(1), Some(4)));
         assert_eq!(found.distributed.as_deref(), Some("42.0"));
         assert_eq!((found.asked_cpus, found.asked_memory_bytes), (Some(8.0), Some(2048.0 * MIB)));
+        assert_eq!(found.requested().as_deref(), Some("8 CPUs, 2.00 GiB memory"));
         assert_eq!((found.scheduler.as_deref(), found.node.as_deref()), (Some("slurm"), Some("n17")));
     }
 

@@ -19,6 +19,7 @@ use std::path::Path;
 
 pub use error::{LoadError, SnapshotError};
 pub use head::{Head, Metadata, Run, Status};
+pub(crate) use identity::Identity;
 pub(crate) use write::{Key, write_cells};
 pub use write::{gzip, write_snapshot};
 
