@@ -77,7 +77,7 @@ test_that("run, statistics and advice are those of the command, field by field",
     expect_fields(run, shown[names(run)], paste(name, "show"))
     expect_identical(
       setdiff(names(shown), names(run)),
-      c(names(tracker$explain()), "advice", "servers", "cost", "recording", "report"), info = name
+      c(names(tracker$explain()), "requested", "advice", "servers", "cost", "recording", "report"), info = name
     )
     explained <- tracker$explain()
     expect_fields(explained, shown[names(explained)], paste(name, "explain"))
