@@ -1,4 +1,4 @@
-"""The batch job of the guides: sorts three million numbers, in about one second of one CPU."""
+"""The batch job of the guides: sorts three million numbers in about one second."""
 
 import random
 

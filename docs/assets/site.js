@@ -1,3 +1,7 @@
+// Short code in a sentence, such as `--for slurm`, stays on one line.
+for (const code of document.querySelectorAll('.md-typeset :is(p, li, dd) > code')) {
+  if (code.textContent.length < 30) code.style.whiteSpace = 'nowrap';
+}
 // Names for screen readers and access by keyboard where the theme has none. The theme adds these elements while the page loads.
 function label() {
   document.querySelector('.md-search[role="dialog"]')?.setAttribute('aria-label', 'Search');

@@ -1,4 +1,4 @@
-"""A step with its artifact and its card: python minimal.py run, then python minimal.py card view start"""
+"""A step with a card: python minimal.py run, then python minimal.py card view start"""
 
 from time import sleep
 
