@@ -5,8 +5,10 @@ import sys
 from resource_tracker import ResourceTracker
 
 
-def work() -> int: """Use one CPU for about two seconds, and some memory.""" numbers = list(range(2_000_000)) return sum(number
-* number % 7 for number in numbers for _ in range(3))
+def work() -> int:
+    """Two seconds or so of one CPU, and some memory."""
+    numbers = list(range(2_000_000))
+    return sum(number * number % 7 for number in numbers for _ in range(3))
 
 
 tracker = ResourceTracker(interval=0.2)
