@@ -28,7 +28,11 @@ crates=$(cargo tree --locked --quiet --manifest-path "$rust/Cargo.toml" --packag
 # the rest, what only their own tests need is left out. So the list of files is empty; the checksum of each crate stays.
 for folder in "$vendor"/*; do
     case " $(echo $crates) " in
-        *" $(basename "$folder") "*) rm -rf "$folder/tests" "$folder/benches" "$folder/examples" ;;
+        *" $(basename "$folder") "*)
+            rm -rf "$folder/tests" "$folder/benches"
+            # Some libraries include an example in their documentation.
+            grep -rq '\.\./examples/' "$folder/src" || rm -rf "$folder/examples"
+            ;;
         *)
             find "$folder" -type f ! -name Cargo.toml ! -name .cargo-checksum.json -delete
             mkdir -p "$folder/src"
