@@ -190,31 +190,36 @@ class Fleet:
             polars = _module("polars")
             runs = self._polars("runs").sort("stored_time", descending=True, nulls_last=True)
             return runs.unique("id", keep="first", maintain_order=True).filter(polars.col("parent").is_null())
-        views = self._fleet.statements(engine, "job")[:2]
-        for view in views:
-            self._duckdb().execute(view) if engine == "duckdb" else spark.sql(view)
+        self._create_views(slice(0, 3), engine, spark)
         if engine == "duckdb":
-            return self._duckdb().sql("SELECT * EXCLUDE (copy) FROM runs")
+            return self._duckdb().sql("SELECT * EXCLUDE (copy, file) FROM runs")
         return spark.table("runs").drop("copy")
 
     def _samples(self, runs: Any, engine: str, spark: Any) -> Any:
         if engine == "polars":
-            return self._polars("samples").join(runs.select("id"), left_on="run_id", right_on="id", how="semi")
-        view = self._fleet.statements(engine, "job")[2]
+            # While files are merged, the samples of a run are in two files.
+            samples = self._polars("samples", include_file_paths="file")
+            newest = samples.group_by("run_id").agg(_module("polars").col("file").min())
+            samples = samples.join(newest, on=["run_id", "file"], how="semi").drop("file")
+            return samples.join(runs.select("id"), left_on="run_id", right_on="id", how="semi")
+        self._create_views(slice(3, 5), engine, spark)
         if engine == "duckdb":
-            self._duckdb().execute(view)
-            samples = self._duckdb().table("samples").set_alias("samples")
+            samples = self._duckdb().sql("SELECT * EXCLUDE (file) FROM samples").set_alias("samples")
             return samples.join(runs.set_alias("wanted"), "samples.run_id = wanted.id", how="semi")
-        spark.sql(view)
-        samples = spark.table("samples")
+        samples = spark.table("samples").drop("file")
         return samples.join(runs.select(runs["id"].alias("run_id")), "run_id", "leftsemi")
 
-    def _polars(self, name: str) -> Any:
+    def _create_views(self, which: slice, engine: str, spark: Any) -> None:
+        for view in self._fleet.statements(engine, "job")[which]:
+            self._duckdb().execute(view) if engine == "duckdb" else spark.sql(view)
+
+    def _polars(self, name: str, **options: Any) -> Any:
         return _module("polars").scan_parquet(
             os.path.join(self.url, name, "*", "*.parquet"),
             hive_partitioning=True,
             missing_columns="insert",
             extra_columns="ignore",
+            **options,
         )
 
 

@@ -175,9 +175,9 @@ def fleet(store: Path) -> Fleet:
         record(job, store=store, tags={"team": team} if team else {})
     (day,) = store.glob("runs/*")
     one = next(iter(day.iterdir()))
-    shutil.copy(one, day / "compact-0000000000000001.parquet")
+    shutil.copy(one, day / "merged-0000000000000001.parquet")
     samples = store / "samples" / day.name
-    shutil.copy(samples / one.name, samples / "compact-0000000000000001.parquet")
+    shutil.copy(samples / one.name, samples / "merged-0000000000000001.parquet")
     return Fleet(store)
 
 
@@ -217,7 +217,9 @@ def test_engine_has_each_run_once(fleet: Fleet, engine: str) -> None:
     samples = rows(engine, fleet.samples(engine, job="test"))
     (of_test,) = fleet.runs(job="test")["id"]
     assert set(samples["run_id"]) == {of_test} and len(samples["process_memory"]) >= 1
-    assert set(rows(engine, fleet.samples(engine))["run_id"]) == set(expected["id"])
+    samples = rows(engine, fleet.samples(engine))
+    assert set(samples["run_id"]) == set(expected["id"]) and set(samples) - {"date"} == set(fleet.samples().columns)
+    assert len(set(zip(samples["run_id"], samples["timestamp"]))) == len(samples["run_id"]), "each sample once"
 
 
 def agree(one: TinyDataFrame, other: TinyDataFrame) -> None:
@@ -240,9 +242,9 @@ def test_summary_is_the_same_by_each_engine(fleet: Fleet, engine: str, by: str) 
 
 
 def test_compact_keeps_every_run(fleet: Fleet, store: Path) -> None:
-    before = fleet.summary()
+    before, samples = fleet.summary(), len(fleet.samples())
     assert fleet.compact() == {"days": 1, "merged_files": 8, "written_files": 2}
-    assert len(stored(store)) == 1 and fleet.summary() == before
+    assert len(stored(store)) == 1 and fleet.summary() == before and len(fleet.samples()) == samples
     assert fleet.compact()["merged_files"] == 0
 
 

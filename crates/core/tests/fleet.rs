@@ -7,7 +7,7 @@ use std::thread;
 use resource_tracker::fleet::By;
 use resource_tracker::fleet::columns::run_columns;
 use resource_tracker::fleet::dataset::Dataset;
-use resource_tracker::fleet::table::Table;
+use resource_tracker::fleet::table::{Kind, Table};
 use serde_json::json;
 
 const WRITERS: u64 = 32;
@@ -16,11 +16,22 @@ const RUNS: u64 = 20;
 fn put(dataset: &Dataset, id: &str) {
     let row = json!({"id": id, "stored_time": 1.0, "job": "train", "cpu_hours_used": 0.5});
     let row = Table::of_rows(run_columns(), &[row.as_object().unwrap().clone()]);
-    dataset.put_run(id, 0.0, &row).unwrap();
+    let sample = json!({"run_id": id, "timestamp": 1.0});
+    let columns = [("run_id", Kind::Text), ("timestamp", Kind::Time)];
+    dataset.put(id, 0.0, &row, &Table::of_rows(columns, &[sample.as_object().unwrap().clone()])).unwrap();
 }
 
 fn recordings(dataset: &Dataset) -> u64 {
     dataset.summary(&By::Job, None).unwrap().first().map_or(0, |line| line.recordings)
+}
+
+/// The run of each sample.
+fn sampled(dataset: &Dataset) -> Vec<String> {
+    let columns = dataset.rows("samples", None, None).unwrap();
+    let (_, runs) = columns.into_iter().find(|(name, _)| name == "run_id").unwrap();
+    let mut runs: Vec<String> = runs.iter().map(|run| run.as_str().unwrap().to_owned()).collect();
+    runs.sort_unstable();
+    runs
 }
 
 #[test]
@@ -60,6 +71,21 @@ fn every_run_counts_once_while_others_write_and_compact() {
     dataset.compact().unwrap();
     let lines = dataset.summary(&By::Job, None).unwrap();
     assert_eq!((lines[0].recordings, lines[0].cpu_hours_used), (WRITERS * RUNS, Some(0.5 * 640.0)));
+    assert_eq!(sampled(&dataset).len(), 640);
+}
+
+#[test]
+fn samples_of_a_run_in_two_files_are_merged_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = Dataset::open(folder.path().to_str().unwrap()).unwrap();
+    put(&dataset, "0c");
+    put(&dataset, "fd");
+    dataset.compact().unwrap();
+    // Pushed again, as after an upload whose answer was lost.
+    put(&dataset, "fd");
+    assert_eq!(sampled(&dataset), ["0c", "fd"]);
+    dataset.compact().unwrap();
+    assert_eq!(sampled(&dataset), ["0c", "fd"]);
 }
 
 #[test]

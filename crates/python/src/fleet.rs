@@ -71,8 +71,8 @@ impl Fleet {
         Ok(PyBytes::new(py, &content))
     }
 
-    /// The statements of views over the files (`all_runs`, `runs`, `samples`), and the query of the summary.
-    fn statements(&self, engine: &str, by: &str) -> PyResult<[String; 4]> {
+    /// The statements of views over the files: three for runs, two for samples. The last is the query of the summary.
+    fn statements(&self, engine: &str, by: &str) -> PyResult<Vec<String>> {
         let statements = self.0.statements(engine, &self::by(by)?);
         statements.ok_or_else(|| PyValueError::new_err(format!("`{engine}` is not an engine with SQL")))
     }

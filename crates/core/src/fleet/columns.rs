@@ -258,11 +258,11 @@ mod tests {
              as\n`resource_tracker.schema_version` among its key-value metadata. Columns are only added; a file without a column \
              has\nnulls there. An empty cell was not measured or does not apply. Times are UTC.\n\n\
              ```text\nruns/date=2026-03-12/3f9c1a7b2d40.parquet       one row for a run\n\
-             runs/date=2026-03-12/compact-….parquet          the rows of many runs, after `fleet compact`\n\
+             runs/date=2026-03-12/merged-….parquet           the rows of many runs, after `fleet compact`\n\
              samples/date=2026-03-12/3f9c1a7b2d40.parquet    the rows of its recording\n```\n\n\
              The date is the day on which the run started, in UTC. A run may be in two files for a moment: of rows with the \
-             same\n`id`, the one with the latest `stored_time` counts. `resource-tracker fleet sql` prints views that do \
-             this.\n\n## `runs`\n\n| column | type | meaning |\n|---|---|---|\n"
+             same\n`id`, the one with the latest `stored_time` counts, and of its samples those of one file, a merged file last. \
+             Views that do\nthis are printed by `resource-tracker fleet sql`.\n\n## `runs`\n\n| column | type | meaning |\n|---|---|---|\n"
         );
         for (name, kind, help) in RUNS {
             let kind = match kind {

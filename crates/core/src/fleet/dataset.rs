@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! runs/date=2026-03-12/3f9c1a7b2d40.parquet       one row: identity, requested, used, wasted, cost, advice, cause
-//! runs/date=2026-03-12/compact-….parquet          the rows of many runs, in place of their files
+//! runs/date=2026-03-12/merged-….parquet           the rows of many runs, in place of their files
 //! samples/date=2026-03-12/3f9c1a7b2d40.parquet    the rows of the recording
 //! ```
 //!
@@ -10,10 +10,10 @@
 //! Not here: the columns (`columns`), the place (`store`), sums (`summary`).
 //!
 //! Any number of processes can write: each run has its own file, which is never seen in part. `compact` writes the merged
-//! file before it removes the files that it merged. A run may therefore be in two files, and readers count it once; a
-//! reader whose file has just been removed lists the day again.
+//! file before it removes the files that it merged. A run and its samples may therefore be in two files, and readers count
+//! them once; a reader whose file has just been removed lists the day again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -30,7 +30,7 @@ use crate::os::network;
 pub(super) const RUNS: &str = "runs";
 pub(super) const SAMPLES: &str = "samples";
 const SUFFIX: &str = ".parquet";
-const COMPACT: &str = "compact-";
+const MERGED: &str = "merged-";
 /// Files of a day are listed again this often, if files of the listing have been removed.
 pub(super) const MOST_LISTINGS: usize = 50;
 /// Rows of this many bytes of files go into one merged file.
@@ -147,12 +147,7 @@ impl Dataset {
     /// The runs of a day, each once, with these columns, `id` and `stored_time`.
     pub fn runs(&self, day: &str, columns: &[&str]) -> Result<Table, DatasetError> {
         let columns = [&["id", "stored_time"], columns].concat();
-        let mut all = Table::default();
-        for table in self.tables(&format!("{RUNS}/{day}"), &columns)? {
-            all.append(table);
-        }
-        keep_newest(&mut all);
-        Ok(all)
+        Ok(newest_runs(self.tables(&format!("{RUNS}/{day}"), &columns)?))
     }
 
     /// The files of a folder with these columns, or all columns if none are named.
@@ -167,7 +162,7 @@ impl Dataset {
         }
     }
 
-    /// The files of a folder.
+    /// The files of a folder in the order of their names: merged files are last, since ids are hexadecimal.
     ///
     /// A listing takes time. `compact` may write a merged file after its place in the listing, and then remove a file that
     /// is not listed yet: the runs of that file would be missing. The merged file is in the next listing.
@@ -176,7 +171,7 @@ impl Dataset {
         loop {
             listings += 1;
             let mut files = self.store.objects(folder, "")?;
-            let merged = self.store.objects(folder, COMPACT)?;
+            let merged = self.store.objects(folder, MERGED)?;
             if merged.iter().all(|file| files.contains(file)) || listings == MOST_LISTINGS {
                 files.retain(|file| file.name.ends_with(SUFFIX));
                 return Ok(files);
@@ -265,15 +260,9 @@ impl Dataset {
 
     /// Writes the rows of these files to one file, and then removes these files.
     fn merge(&self, folder: &str, files: &[Object], is_runs: bool) -> Result<(), DatasetError> {
-        let mut all = Table::default();
-        for table in self.read_all(folder, files, &[])? {
-            all.append(table);
-        }
-        if is_runs {
-            keep_newest(&mut all);
-        }
-        let content = encode(&all)?;
-        let target = format!("{COMPACT}{:016x}{SUFFIX}", hash(&content));
+        let tables = self.read_all(folder, files, &[])?;
+        let content = encode(&if is_runs { newest_runs(tables) } else { samples_once(tables, |_| true) })?;
+        let target = format!("{MERGED}{:016x}{SUFFIX}", hash(&content));
         self.store.put(&format!("{folder}/{target}"), &content, true)?;
         let remove = |file: &Object| Ok(self.store.remove(&format!("{folder}/{}", file.name))?);
         let merged: Vec<Object> = files.iter().filter(|file| file.name != target).cloned().collect();
@@ -294,8 +283,12 @@ pub(super) fn day_of(seconds: f64) -> String {
     format!("date={}", moment.strftime("%Y-%m-%d"))
 }
 
-/// Of several rows of one run, keeps the row that was stored last.
-fn keep_newest(table: &mut Table) {
+/// The rows of all tables; of several rows of one run, the row that was stored last.
+fn newest_runs(tables: Vec<Table>) -> Table {
+    let mut table = Table::default();
+    for other in tables {
+        table.append(other);
+    }
     let mut newest: HashMap<&str, (usize, f64)> = HashMap::with_capacity(table.len());
     let mut kept = vec![true; table.len()];
     let mut drop_row = |row: usize| kept.iter_mut().skip(row).take(1).for_each(|kept| *kept = false);
@@ -316,6 +309,21 @@ fn keep_newest(table: &mut Table) {
     if kept.contains(&false) {
         table.keep(&kept);
     }
+    table
+}
+
+/// The samples of the wanted runs; of a run in several tables, those of the first.
+pub(super) fn samples_once(tables: Vec<Table>, is_wanted: impl Fn(&str) -> bool) -> Table {
+    let mut all = Table::default();
+    let mut seen: HashSet<String> = HashSet::new();
+    for mut table in tables {
+        let run = |row| table.text("run_id", row).filter(|id| is_wanted(id) && !seen.contains(*id));
+        let runs: Vec<Option<String>> = (0..table.len()).map(|row| run(row).map(str::to_owned)).collect();
+        table.keep(&runs.iter().map(Option::is_some).collect::<Vec<_>>());
+        seen.extend(runs.into_iter().flatten());
+        all.append(table);
+    }
+    all
 }
 
 /// FNV-1a: a name that is the same for the same content.

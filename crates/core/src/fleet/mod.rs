@@ -51,12 +51,13 @@ impl Dataset {
 
     /// Views and the query of the summary as SQL for an engine: `duckdb`, `spark` or `trino`; `None` for another name.
     pub fn sql(&self, engine: &str, by: &By) -> Option<String> {
-        Some(self.statements(engine, by)?.map(|statement| statement + ";\n").join("\n"))
+        let statements = self.statements(engine, by)?.into_iter().map(|statement| statement + ";\n");
+        Some(statements.collect::<Vec<_>>().join("\n"))
     }
 
-    /// The statements of [`Self::sql`]: the views `all_runs`, `runs` and `samples`, and the query. Of `polars`, which has
-    /// no views over files, only the query is of use; the value of a tag must be in the column `tag`.
-    pub fn statements(&self, engine: &str, by: &By) -> Option<[String; 4]> {
+    /// The statements of [`Self::sql`]: views, first those of runs, and the query. Of `polars`, which has no views over
+    /// files, only the query is of use; the value of a tag must be in the column `tag`.
+    pub fn statements(&self, engine: &str, by: &By) -> Option<Vec<String>> {
         let engine = match engine {
             "duckdb" => Engine::DuckDb,
             "spark" => Engine::Spark,
@@ -64,7 +65,8 @@ impl Dataset {
             "polars" => Engine::Polars,
             _ => return None,
         };
-        let [all_runs, runs, samples] = sql::views(engine, &self.url());
-        Some([all_runs, runs, samples, sql::summary(engine, by)])
+        let mut statements = sql::views(engine, &self.url());
+        statements.push(sql::summary(engine, by));
+        Some(statements)
     }
 }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::columns::{VERSION, run_columns};
-use super::dataset::{Dataset, DatasetError, SAMPLES, day_of};
+use super::dataset::{Dataset, DatasetError, SAMPLES, day_of, samples_once};
 use super::table::{Cells, Kind, Table};
 use crate::store::history::{Entry, without_repetition};
 use crate::store::plausible;
@@ -79,16 +79,8 @@ impl Dataset {
                 .filter(|row| wanted.has(&runs, *row))
                 .filter_map(|row| runs.text("id", row))
                 .collect();
-            let mut seen: HashSet<String> = HashSet::new();
-            for mut table in self.tables(&format!("{SAMPLES}/{day}"), &[])? {
-                // While files are merged, the samples of a run are in two files.
-                let id = |row| table.text("run_id", row).filter(|id| ids.contains(id) && !seen.contains(*id));
-                let kept: Vec<Option<String>> =
-                    (0..table.len()).map(|row| id(row).map(str::to_owned)).collect();
-                table.keep(&kept.iter().map(Option::is_some).collect::<Vec<_>>());
-                seen.extend(kept.into_iter().flatten());
-                all.append(table);
-            }
+            let tables = self.tables(&format!("{SAMPLES}/{day}"), &[])?;
+            all.append(samples_once(tables, |id| ids.contains(id)));
         }
         Ok(all)
     }

@@ -14,38 +14,59 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The files of a table.
-    fn table(self, url: &str, name: &str) -> String {
+    /// The statement that makes a view of the rows in all files of a table, also of files that lack some columns.
+    fn files(self, url: &str, table: &str) -> Option<String> {
         let url = url.trim_end_matches('/').replace('\'', "''");
         match self {
-            Self::DuckDb => format!(
-                "read_parquet('{url}/{name}/*/*.parquet', union_by_name = true, hive_partitioning = true)"
-            ),
-            // The connector of Hadoop has a scheme of its own.
+            Self::DuckDb => Some(format!(
+                "CREATE OR REPLACE VIEW {table}_files AS SELECT * FROM read_parquet(\n  '{url}/{table}/*/*.parquet', \
+                 union_by_name = true, hive_partitioning = true, filename = 'file')"
+            )),
             Self::Spark => {
+                // The connector of Hadoop has a scheme of its own.
                 let url =
                     url.strip_prefix("s3://").map_or_else(|| url.clone(), |place| format!("s3a://{place}"));
-                format!("parquet.`{}/{name}`", url.replace('`', "``"))
+                Some(format!(
+                    "CREATE OR REPLACE TEMPORARY VIEW {table}_files USING parquet\n  OPTIONS (path '{url}/{table}', mergeSchema 'true')"
+                ))
             }
-            // A table that a Hive or Delta catalogue has for the folder.
-            Self::Trino | Self::Polars => format!("resource_tracker.{name}_files"),
+            // A table of a Hive catalogue; Polars has no views.
+            Self::Trino | Self::Polars => None,
+        }
+    }
+
+    /// The rows of all files of samples, with the column `file`.
+    const fn samples_with_file(self) -> &'static str {
+        match self {
+            Self::DuckDb | Self::Polars => "samples_files",
+            Self::Spark => "(SELECT *, input_file_name() AS file FROM samples_files)",
+            Self::Trino => "(SELECT *, \"$path\" AS file FROM samples_files)",
         }
     }
 }
 
-/// The views `all_runs`, with each run once; `runs`, without runs that are part of another run; and `samples`.
-pub fn views(engine: Engine, url: &str) -> [String; 3] {
-    let (runs, samples) = (engine.table(url, "runs"), engine.table(url, "samples"));
+/// The views `all_runs`, with each run once; `runs`, without runs that are part of another run; and `samples`. They read
+/// the views, or for Trino the tables, `runs_files` and `samples_files`.
+///
+/// Samples have no time of storing. Of a run whose samples are in two files, those of its own file count, which is not older
+/// than a merged file and comes first by name.
+pub fn views(engine: Engine, url: &str) -> Vec<String> {
     let create =
         if engine == Engine::Spark { "CREATE OR REPLACE TEMPORARY VIEW" } else { "CREATE OR REPLACE VIEW" };
-    [
+    let runs = [
         format!(
             "{create} all_runs AS\nSELECT * FROM (\n  SELECT *, row_number() OVER (PARTITION BY id ORDER BY stored_time DESC) AS copy\n  \
-             FROM {runs}\n) WHERE copy = 1"
+             FROM runs_files\n) WHERE copy = 1"
         ),
         format!("{create} runs AS SELECT * FROM all_runs WHERE parent IS NULL"),
-        format!("{create} samples AS SELECT * FROM {samples}"),
-    ]
+    ];
+    let samples = format!(
+        "{create} samples AS\nWITH files AS (SELECT * FROM {})\nSELECT * FROM files JOIN (\n  \
+         SELECT run_id, min(file) AS file FROM files GROUP BY run_id\n) AS newest USING (run_id, file)",
+        engine.samples_with_file()
+    );
+    let files = |table| engine.files(url, table);
+    files("runs").into_iter().chain(runs).chain(files("samples")).chain([samples]).collect()
 }
 
 /// The query of `fleet summary` over the view `runs`. Ranks of one distributed program have the same `program`; a rank that
