@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use resource_tracker::human;
+use resource_tracker::human::{self, Scale};
 use resource_tracker::{Fleet, HistoryEntry, Output};
 use serde_json::json;
 
@@ -141,7 +141,7 @@ fn summary(args: &SummaryArgs) -> Result<u8, Failure> {
             "no runs in `{url}`: `resource-tracker run --store URL -- COMMAND` stores one\n"
         ));
     }
-    let number = |value: Option<f64>| value.map(human::hours).unwrap_or_default();
+    let number = |value: Option<f64>| value.map(|hours| Scale::Hours.show(hours)).unwrap_or_default();
     let usd = |value: Option<f64>| value.map(human::usd).unwrap_or_default();
     let rate = |count: u64, runs: u64| {
         #[expect(clippy::cast_precision_loss, reason = "counts of runs")]

@@ -15,6 +15,8 @@ pub enum Scale {
     /// Busy CPUs or GPUs.
     Cores,
     Count,
+    /// CPU hours or GiB hours.
+    Hours,
     /// Bytes, in powers of 1024.
     Bytes,
     /// Bytes per second, in powers of 1000.
@@ -32,7 +34,7 @@ impl Scale {
     /// Each unit, smallest first: the value from which the next unit is used and its size, in base units, and its name.
     pub fn units(self) -> impl Iterator<Item = (f64, f64, &'static str)> {
         let (base, names): (f64, &[&str]) = match self {
-            Self::Cores | Self::Count => (1.0, &[""]),
+            Self::Cores | Self::Count | Self::Hours => (1.0, &[""]),
             Self::Bytes => (1024.0, &BYTES),
             Self::Rate => (1000.0, &RATES),
         };
@@ -54,6 +56,9 @@ impl Scale {
 
     /// Formats a value with its unit.
     pub fn show(self, value: f64) -> String {
+        if self == Self::Hours && value > 0.0 && value < 0.005 {
+            return "<0.01".to_owned();
+        }
         let (factor, unit) = self.unit(value);
         let scaled = value / factor;
         let decimals = match self {
@@ -116,11 +121,6 @@ pub fn usd(amount: f64) -> String {
 /// Formats a size that is given in MiB.
 pub fn megabytes(mb: f64) -> String {
     Scale::Bytes.show(mb * 1_048_576.0)
-}
-
-/// Formats CPU hours or GiB hours with about three significant digits.
-pub fn hours(value: f64) -> String {
-    if value > 0.0 && value < 0.005 { "<0.01".to_owned() } else { Scale::Cores.show(value) }
 }
 
 /// Formats a share as a percentage; 1 is 100 %.

@@ -17,7 +17,7 @@ const ITEMS: &str = "
     SystemReading Table Telemetry TrackerError Unit Warning WrapError attach config_folder export is_own_file
     parent_id run_command serve_sidecar server_info start_up watch_machine with_causes
     without_signals write_decimal 
-    human::Civil human::Scale human::Zone human::duration human::hours human::megabytes human::percent human::printable human::usd";
+    human::Civil human::Scale human::Zone human::duration human::megabytes human::percent human::printable human::usd";
 
 #[test]
 fn lib_exports_exactly_the_listed_items() {

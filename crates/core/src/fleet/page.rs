@@ -79,7 +79,7 @@ fn header(overview: &Overview, store: &str, totals: &Line) -> Markup {
         Some(human::percent(used? / asked.filter(|asked| *asked > 0.0)?))
     };
     let wasted =
-        |hours: Option<f64>, unit: &str| hours.map(|hours| format!("{} {unit} wasted", human::hours(hours)));
+        |wasted: Option<f64>, unit: &str| wasted.map(|wasted| format!("{} {unit} wasted", hours(wasted)));
     let rate = |count| human::percent(share(count, totals.runs));
     let failed = format!("{} failed, {} out of memory", rate(totals.failed), rate(totals.out_of_memory));
     let savings = totals.savings_usd.map(|usd| format!("{} can be saved", human::usd(usd)));
@@ -151,8 +151,8 @@ fn resize(overview: &Overview) -> Markup {
                                     td { strong { (size(job.advice)) } }
                                     td { (size(job.asked)) }
                                     td { (saved(line).map(human::usd).unwrap_or_default()) }
-                                    td { (line.cpu_hours_wasted.map(human::hours).unwrap_or_default()) }
-                                    td { (line.gib_hours_wasted.map(human::hours).unwrap_or_default()) }
+                                    td { (line.cpu_hours_wasted.map(hours).unwrap_or_default()) }
+                                    td { (line.gib_hours_wasted.map(hours).unwrap_or_default()) }
                                 }
                             }
                         }
@@ -212,12 +212,12 @@ fn row(line: &Line, job: Option<&Job>, days: usize) -> Markup {
         (Some(real(line.runs)), line.runs.to_string()),
         (rate(line.failed), human::percent(share(line.failed, line.runs))),
         (rate(line.out_of_memory), human::percent(share(line.out_of_memory, line.runs))),
-        shown(line.cpu_hours_asked, human::hours),
-        shown(line.cpu_hours_used, human::hours),
-        shown(line.cpu_hours_wasted, human::hours),
-        shown(line.gib_hours_asked, human::hours),
-        shown(line.gib_hours_used, human::hours),
-        shown(line.gib_hours_wasted, human::hours),
+        shown(line.cpu_hours_asked, hours),
+        shown(line.cpu_hours_used, hours),
+        shown(line.cpu_hours_wasted, hours),
+        shown(line.gib_hours_asked, hours),
+        shown(line.gib_hours_used, hours),
+        shown(line.gib_hours_wasted, hours),
         shown(line.cost_usd, human::usd),
         shown(line.savings_usd, human::usd),
         shown(line.imbalance, |value| format!("{value:.2}")),
@@ -235,6 +235,10 @@ fn row(line: &Line, job: Option<&Job>, days: usize) -> Markup {
             }
         }
     }
+}
+
+fn hours(value: f64) -> String {
+    Scale::Hours.show(value)
 }
 
 fn shown(value: Option<f64>, show: impl Fn(f64) -> String) -> (Option<f64>, String) {

@@ -221,10 +221,10 @@ mod tests {
             weak.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
             [
                 "the run failed: a complete run may need more",
-                "the run took only 2.0 s and may not be representative",
+                "the run took only 2 s and may not be representative",
                 "peak memory reached the limit (990 of 1000 MiB): the job may need more memory",
                 "the job kept all its CPUs busy (3.9 of 4.0): more may make it faster, by how much is not known",
-                "the CPU limit throttled the job for 2.0 s",
+                "the CPU limit throttled the job for 2 s",
                 "only 70 % of the CPU time is attributed to processes of the job: memory is a lower bound",
             ]
         );
@@ -233,7 +233,7 @@ mod tests {
             shown["warnings"][1],
             json!({
                 "warning": "short_run", "duration_seconds": 2.0,
-                "message": "the run took only 2.0 s and may not be representative",
+                "message": "the run took only 2 s and may not be representative",
             })
         );
     }

@@ -7,6 +7,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::Serialize;
 
 use super::limits::Limits;
+use crate::human;
 use crate::metric::{MIB, Metric};
 use crate::store::recording::{Head, Status};
 use crate::store::stats::Stats;
@@ -112,7 +113,8 @@ impl Display for Warning {
                 _ => write!(out, "the run failed: a complete run may need more"),
             },
             Self::ShortRun { duration_seconds } => {
-                write!(out, "the run took only {duration_seconds:.1} s and may not be representative")
+                let duration = human::duration(*duration_seconds);
+                write!(out, "the run took only {duration} and may not be representative")
             }
             Self::MemoryLimitReached { peak_bytes, limit_bytes } => write!(
                 out,
@@ -127,7 +129,7 @@ impl Display for Warning {
                  much is not known"
             ),
             Self::Throttled { throttled_seconds } => {
-                write!(out, "the CPU limit throttled the job for {throttled_seconds:.1} s")
+                write!(out, "the CPU limit throttled the job for {}", human::duration(*throttled_seconds))
             }
             Self::Contended { other_cores, waiting_share } => write!(
                 out,
