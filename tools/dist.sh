@@ -87,6 +87,5 @@ case $parts in
     *linux* | *static*) python tests/install/symbols.py "$dist" ;;
 esac
 cd "$dist"
-rm -f SHA256SUMS
-find . -type f | sort | xargs sha256sum | sed 's|\./||' >SHA256SUMS
+find . -type f ! -name SHA256SUMS | sort | xargs sha256sum | sed 's|\./||' >SHA256SUMS
 find . -type f -exec ls -l {} +

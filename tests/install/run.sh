@@ -14,6 +14,7 @@ machine=$(uname -m)
 wheel=$(ls "$dist"/*manylinux*"$machine".whl)
 musl=$(ls "$dist"/musllinux/*musllinux*"$machine".whl)
 program=$dist/resource-tracker-$machine-linux
+(cd "$dist" && sha256sum --check --quiet SHA256SUMS)
 
 debian=$work/debian-11
 [ -e "$debian/made" ] || {

@@ -83,6 +83,9 @@ impl Drop for Truth {
     }
 }
 
+/// Files of a group and what is written to them.
+type Settings = Vec<(&'static str, String)>;
+
 pub enum Limit {
     Memory {
         bytes: u64,
@@ -96,7 +99,7 @@ pub enum Limit {
 
 impl Limit {
     /// The hierarchy, and settings of version 1 and version 2.
-    fn settings(&self) -> (&'static str, Vec<(&'static str, String)>, Vec<(&'static str, String)>) {
+    fn settings(&self) -> (&'static str, Settings, Settings) {
         match self {
             Self::Memory { bytes } => {
                 let v1 = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"];
