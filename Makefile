@@ -6,7 +6,7 @@ VENV := $(CURDIR)/.venv
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PACKAGES := fish gcc iproute2 less libc6-dev make procps python3 python3-venv strace tmux util-linux vim-tiny zsh
 
-.PHONY: help setup test test-slow check dist wheel test-install test-workflows test-rust test-memory bench-memory test-interop test-browser bench bench-compare bench-what-if deny generate clean
+.PHONY: help ready setup test test-slow check dist wheel test-install test-publish test-workflows test-rust test-memory bench-memory test-interop test-browser bench bench-compare bench-what-if deny generate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,12 +20,15 @@ define install
 	fi
 endef
 
+ready: ## what the tests need of the machine: root, cgroups, performance counters
+	@tools/preconditions.sh
+
 setup: ## install the packages that the tests need, from Debian and PyPI
 	$(call install,$(PACKAGES))
 
-test: setup check test-rust test-memory test-interop test-browser test-workflows test-python test-metaflow test-r test-docs test-fleet ## everything that must pass
+test: ready setup check test-rust test-memory test-interop test-browser test-workflows test-python test-metaflow test-r test-docs test-fleet ## everything that must pass
 
-test-slow: test-pythons test-install test-fleet-slow test-r-cran ## what takes minutes and seldom fails: other versions of Python, installation of a release, a large fleet, the check of CRAN
+test-slow: ready test-pythons test-airflow test-install test-publish test-fleet-slow test-r-cran ## what takes minutes and seldom fails: other versions of Python, Airflow, installation of a release, a large fleet, the checks of crates.io and CRAN
 
 check: ## formatting, lints, docs, versions
 	tools/metadata.py
@@ -72,6 +75,9 @@ wheel: setup ## the wheel that the tests install, into target/wheel/
 test-install: dist ## wheel, source package and static program of `make dist` on systems that hold nothing else; needs root
 	$(call install,debootstrap hyperfine musl)
 	$(SUDO) tests/install/run.sh dist target/install
+
+test-publish: ## what `cargo publish` checks, without publishing
+	cargo publish --workspace --dry-run --locked --allow-dirty
 
 test-workflows: test-browser ## the workflows, by actionlint; Node comes with test-browser
 	tests/workflows/run

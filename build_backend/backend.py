@@ -2,7 +2,8 @@
 
 `data` in `pyproject.toml` names a folder whose `scripts` are installed as commands. First maturin builds the command,
 which is copied into that folder, then the module, and packs both. The setting `build-args` applies to both:
-`--zig --target …` makes a wheel for another C library. `RESOURCE_TRACKER_PROFILE=dev` builds faster, unoptimised.
+`--zig --target …` makes a wheel for another C library. `RESOURCE_TRACKER_PROFILE=dev` builds faster, unoptimised. The
+licences of the Rust crates are written into a file that `license-files` in `pyproject.toml` names.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tarfile
 import zipfile
 from base64 import urlsafe_b64encode
@@ -23,6 +25,7 @@ from typing import Any, Optional
 import maturin
 
 _ROOT = Path(__file__).resolve().parent.parent
+_LICENCES = _ROOT / "build" / "THIRD-PARTY-LICENSES"
 _SCRIPTS = _ROOT / "build" / "wheel.data" / "scripts"
 _TOP_LEVEL = "airflow_resource_tracker\nmetaflow_extensions\npytest_resource_tracker\nresource_tracker\n"
 _PROFILE = os.environ.get("RESOURCE_TRACKER_PROFILE", "release")
@@ -57,6 +60,16 @@ def _build_command(config_settings: dict[str, Any]) -> None:
                     program.chmod(0o755)
 
 
+def _write_licences() -> None:
+    """Write the licences of the crates. A source package has the file and not the script."""
+    script = _ROOT / "tools" / "licences.py"
+    if script.exists():
+        command = [sys.executable, str(script), "--workspace", "--target=all"]
+        printed = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, check=True).stdout
+        _LICENCES.parent.mkdir(exist_ok=True)
+        _LICENCES.write_bytes(printed)
+
+
 def _with_profile(config_settings: Optional[dict[str, Any]]) -> dict[str, Any]:
     settings = dict(config_settings or {})
     settings["build-args"] = f"--profile {_PROFILE} {settings.get('build-args', '')}"
@@ -66,6 +79,7 @@ def _with_profile(config_settings: Optional[dict[str, Any]]) -> dict[str, Any]:
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Optional[dict[str, Any]] = None) -> str:
     # maturin checks for the folder before the command is built.
     _SCRIPTS.mkdir(parents=True, exist_ok=True)
+    _write_licences()
     name = str(maturin.prepare_metadata_for_build_wheel(metadata_directory, _with_profile(config_settings)))
     (Path(metadata_directory) / name / "top_level.txt").write_text(_TOP_LEVEL)
     return name
@@ -78,6 +92,7 @@ def build_wheel(
     wheel_directory: str, config_settings: Optional[dict[str, Any]] = None, metadata_directory: Optional[str] = None
 ) -> str:
     settings = _with_profile(config_settings)
+    _write_licences()
     _build_command(settings)
     name = str(maturin.build_wheel(wheel_directory, settings, metadata_directory))
     _name_packages(Path(wheel_directory) / name)
@@ -88,6 +103,7 @@ def build_editable(
     wheel_directory: str, config_settings: Optional[dict[str, Any]] = None, metadata_directory: Optional[str] = None
 ) -> str:
     settings = _with_profile(config_settings)
+    _write_licences()
     _build_command(settings)
     name = str(maturin.build_editable(wheel_directory, settings, metadata_directory))
     _name_packages(Path(wheel_directory) / name)
@@ -117,6 +133,7 @@ def _name_packages(wheel: Path) -> None:
 
 def build_sdist(sdist_directory: str, config_settings: Optional[dict[str, Any]] = None) -> str:
     _SCRIPTS.mkdir(parents=True, exist_ok=True)
+    _write_licences()
     name = str(maturin.build_sdist(sdist_directory, config_settings))
     _restore_workspace(Path(sdist_directory) / name)
     return name

@@ -12,8 +12,8 @@ test-r: setup ## the R package, checked and installed from its tarball
 
 test-r-cran: setup ## R CMD check --as-cran of the R package with its crates, without network
 	$(call install,$(CRAN_PACKAGES))
-	RESOURCE_TRACKER_PROFILE=dev r/tools/vendor.sh $(CURDIR)/dist
-	tests/r/cran.sh $(CURDIR)/dist/resource.tracker_*.tar.gz $(CURDIR)/target/r/cran
+	RESOURCE_TRACKER_PROFILE=dev r/tools/vendor.sh $(CURDIR)/target/r/vendored
+	tests/r/cran.sh $(CURDIR)/target/r/vendored/resource.tracker_*.tar.gz $(CURDIR)/target/r/cran
 
 bench-r: setup ## budgets of the R package, on a release build
 	mkdir -p $(CURDIR)/target/r/release

@@ -3,8 +3,9 @@
 #
 #   tools/dist.sh [--to FOLDER] [PART...]
 #
-# The parts are `sdist`, `manylinux`, `musllinux` (wheels), `static` (the program, with its bill of materials) and
-# `crates`; without a part all are built into `dist/`, with checksums. RESOURCE_TRACKER_PROFILE=dev makes faster builds.
+# The parts are `sdist`, `manylinux`, `musllinux` (wheels), `static` (the program, with its bill of materials and the licences
+# of its crates) and `crates`; without a part all are built into `dist/`, with checksums. The wheel for musl is in
+# `dist/musllinux/`, so that `pip install ./dist/*.whl` finds one wheel. RESOURCE_TRACKER_PROFILE=dev makes faster builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -22,8 +23,8 @@ tools=$root/.venv/dist
     "twine==7.*" "ziglang==0.17.*"
 export PATH=$tools/bin:$PATH
 
-wheel() { # wheel TARGET COMPATIBILITY
-    python -m build --wheel --no-isolation --outdir "$dist" \
+wheel() { # wheel TARGET COMPATIBILITY FOLDER
+    python -m build --wheel --no-isolation --outdir "$3" \
         --config-setting=build-args="--zig --target $1 --compatibility $2" .
 }
 
@@ -58,17 +59,18 @@ static() {
     install "$made"/*.data/scripts/resource-tracker "$dist/resource-tracker-$machine-linux"
     cp "$made"/*.dist-info/sboms/*.cyclonedx.json "$dist/resource-tracker-$machine-linux.cyclonedx.json"
     rm -r "$made"
+    tools/licences.py --workspace --target=all >"$dist/THIRD-PARTY-LICENSES"
 }
 
 mkdir -p "$dist"
 for part in $parts; do
     case $part in
         sdist) python -m build --sdist --no-isolation --outdir "$dist" . ;;
-        manylinux) wheel "$machine-unknown-linux-gnu" manylinux_2_17 ;;
-        musllinux) with_musl wheel "$machine-unknown-linux-musl" musllinux_1_2 ;;
+        manylinux) wheel "$machine-unknown-linux-gnu" manylinux_2_17 "$dist" ;;
+        musllinux) with_musl wheel "$machine-unknown-linux-musl" musllinux_1_2 "$dist/musllinux" ;;
         static) with_musl static ;;
         crates)
-            cargo package --workspace --locked --target-dir "$target_dir/package"
+            cargo package --workspace --exclude resource-tracker-python --locked --target-dir "$target_dir/package"
             cp "$target_dir"/package/package/*.crate "$dist"
             ;;
         *) echo "error: unknown part \`$part\`" >&2; exit 2 ;;
@@ -84,4 +86,6 @@ find "$dist" -name '*manylinux*.whl' -exec auditwheel show {} +
 case $parts in
     *linux* | *static*) python tests/install/symbols.py "$dist" ;;
 esac
-(cd "$dist" && rm -f SHA256SUMS && sha256sum -- * >SHA256SUMS && ls -l)
+cd "$dist"
+find . -type f ! -name SHA256SUMS | sort | xargs sha256sum | sed 's|\./||' >SHA256SUMS
+find . -type f -exec ls -l {} +

@@ -95,6 +95,14 @@ def test_wheel_has_no_dependencies_and_one_extra() -> None:
     assert (Path(resource_tracker.__file__).parent / "py.typed").exists()
 
 
+def test_wheel_has_the_licences_of_its_crates() -> None:
+    from importlib.metadata import files
+
+    (file,) = [path for path in files("resource-tracker") or [] if path.name == "THIRD-PARTY-LICENSES"]
+    text = file.read_text()
+    assert "\nserde_json-1." in text and "Permission is hereby granted" in text and "Apache License" in text
+
+
 def test_import_does_not_load_network_or_data_frame_modules() -> None:
     program = "import sys, resource_tracker; print([n for n in sys.argv[1:] if n in sys.modules])"
     names = ["pandas", "numpy", "polars", "pyarrow", "psutil", "socket", "ssl", "urllib.request", "multiprocessing"]

@@ -17,12 +17,15 @@ cp -RL "$root/r" "$package"
 (cd "$package" && ./cleanup)
 cargo vendor --quiet --locked --versioned-dirs --manifest-path "$rust/Cargo.toml" "$vendor" >/dev/null
 
-# The crates of the platforms that R packages of this kind are built on, as NAME-VERSION.
-crates=$(cargo tree --locked --quiet --manifest-path "$rust/Cargo.toml" --package resource-tracker-r \
-    --edges normal,build --prefix none --format '{p}' \
-    --target x86_64-unknown-linux-gnu --target aarch64-unknown-linux-gnu \
-    --target x86_64-apple-darwin --target aarch64-apple-darwin |
-    grep -v '^resource-tracker' | sed 's/ v/-/; s/ .*//' | sort -u)
+# The crates of the platforms that R packages of this kind are built on, with authors and licences.
+{
+    echo 'The package contains these Rust crates, as src/rust/vendor.tar.xz and in its compiled library. Their licence files'
+    echo 'are in that archive.'
+    "$root/tools/licences.py" --no-texts --manifest-path="$rust/Cargo.toml" --package=resource-tracker-r \
+        --target=x86_64-unknown-linux-gnu --target=aarch64-unknown-linux-gnu \
+        --target=x86_64-apple-darwin --target=aarch64-apple-darwin
+} >"$package/inst/AUTHORS"
+crates=$(sed -n '/^[^ ]*$/p' "$package/inst/AUTHORS")
 
 # Cargo wants a manifest and a library of every crate in Cargo.lock; of crates that are not built both are empty shells. Of
 # the rest, what only their own tests need is left out. So the list of files is empty; the checksum of each crate stays.
@@ -51,28 +54,6 @@ replace-with = "vendor"
 directory = "vendor"
 END
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$work" -cf - vendor | xz -9 >"$rust/vendor.tar.xz"
-
-# Authors and licences, from the manifest of each crate.
-{
-    echo 'The package contains these Rust crates, as src/rust/vendor.tar.xz and in its compiled library. Their licence files'
-    echo 'are in that archive.'
-    for crate in $crates; do
-        echo
-        echo "$crate"
-        awk '
-            /^\[/ { section = $0 }
-            section != "[package]" { next }
-            /^authors = / { in_authors = 1 }
-            in_authors { authors = authors $0 }
-            in_authors && /\]$/ { in_authors = 0 }
-            /^(license|repository) = / { gsub(/"/, ""); sub(/ = /, ": "); facts = facts "\n  " $0 }
-            END {
-                gsub(/^authors = \[ *|,? *\]$|"/, "", authors)
-                gsub(/ +/, " ", authors)
-                print "  authors: " (authors == "" ? "see the repository" : authors) facts
-            }' "$vendor/$crate/Cargo.toml"
-    done
-} >"$package/inst/AUTHORS"
 
 mkdir -p "$dist"
 rm -f "$dist"/resource.tracker_*.tar.gz

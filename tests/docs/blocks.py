@@ -11,6 +11,7 @@ file of this name, the block must be the same.
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,3 +125,12 @@ def outputs(printed: str) -> dict[int, str]:
     """Return what each block printed, by its number."""
     parts = re.split(rf"^{MARKER}(\d+)\n", printed, flags=re.MULTILINE)
     return {int(number): text for number, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+# For shell scripts: blocks.py PAGE LANGUAGE [START] prints the blocks of this language that start with START.
+if __name__ == "__main__":
+    page, language, *start = sys.argv[1:]
+    chosen = [block.body for block in read(Path(page)) if block.language == language and block.body.startswith("".join(start))]
+    if not chosen:
+        sys.exit(f"error: `{page}` has no such block")
+    print("".join(chosen), end="")

@@ -42,8 +42,7 @@ ELSEWHERE = {
     "resource-tracker fleet summary --store s3://fleet/runs": "crates/cli/tests/fleet_bucket.rs",
     "resource-tracker fleet pull --store s3://fleet/runs --since 30d runs": "crates/cli/tests/fleet_bucket.rs",
     "resource-tracker fleet summary --store runs --offline": "crates/cli/tests/fleet_bucket.rs",
-    "cargo install --locked --path crates/cli": "`make newcomer`, and the browser and Python tests build the same program",
-    "~/.cargo/bin/resource-tracker run -- sh -c 'seq 1000000 | sort -R | tail -1'": "`make newcomer`",
+    "cargo run --release -- run -- sh -c 'seq 1000000 | sort -R | tail -1'": "`make newcomer`",
 }
 # Pages with commands of Metaflow's environment.
 NEED_METAFLOW = {"integrations.md", "metaflow-step.md"}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what `make dist` made where nothing else is: the wheel in a Debian 11 that has only Python 3.9 (neither compiler
-# nor network), the source package in a new virtual environment, the static program in an empty folder. The module for
-# musl is loaded by the loader of musl. Needs root.
+# Installs what `make dist` made where nothing else is. The wheel is installed by the README's command in a Debian 11 that has
+# only Python 3.9 (neither compiler nor network), where the README's commands and its program are run; the source package in a
+# new virtual environment; the static program in an empty folder. The module for musl is loaded by the loader of musl. Needs
+# root.
 #
 #   tests/install/run.sh DIST WORK_DIR
 set -euo pipefail
@@ -11,8 +12,9 @@ mkdir -p "$2"
 work=$(cd "$2" && pwd)
 machine=$(uname -m)
 wheel=$(ls "$dist"/*manylinux*"$machine".whl)
-musl=$(ls "$dist"/*musllinux*"$machine".whl)
+musl=$(ls "$dist"/musllinux/*musllinux*"$machine".whl)
 program=$dist/resource-tracker-$machine-linux
+(cd "$dist" && sha256sum --check --quiet SHA256SUMS)
 
 debian=$work/debian-11
 [ -e "$debian/made" ] || {
@@ -22,36 +24,42 @@ debian=$work/debian-11
 }
 rm -rf "$debian/start"
 mkdir "$debian/start"
-cp "$wheel" "$debian/start"
+cp -r "$dist" "$debian/start/dist"
 echo "== $(basename "$wheel") in Debian 11"
-# The commands and the program of README's first screen.
-cat >"$debian/start/start.sh" <<'START'
-set -eu
+install='pip install ./dist/*.whl'
+for page in README.md docs/install.md; do
+    grep -qF "$install" "$page" || { echo "error: \`$page\` does not say \`$install\`" >&2; exit 1; }
+done
+# That command, and README's commands and its program.
+{
+    cat <<'START'
+set -eux
 cd /start
 for compiler in cc gcc rustc cargo; do
     ! command -v $compiler || { echo "error: this is not an empty system" >&2; exit 1; }
 done
 python3 -m venv venv
-venv/bin/pip install --quiet --no-index ./*.whl
 PATH=$PWD/venv/bin:$PATH
-python3 --version
-resource-tracker run --job start -- sh -c 'seq 1000000 | sort -R | tail -1'
-resource-tracker report start
-resource-tracker list
-python3 - <<'PYTHON'
-from resource_tracker import ResourceTracker
-
-with ResourceTracker() as tracker:
-    total = sum(number * number for number in range(3_000_000))
-tracker.report().save("report.html")
-print(tracker.process_metrics.head())
-PYTHON
-ls -l ./*.html
 START
+    echo "$install"
+    python3 tests/docs/blocks.py README.md sh resource-tracker
+    echo resource-tracker list
+    echo "python3 - <<'PYTHON'"
+    python3 tests/docs/blocks.py README.md python
+    echo PYTHON
+    echo 'ls -l ./*.html'
+} >"$debian/start/start.sh"
 began=$(date +%s)
-enter='mount -t proc proc "$1/proc" && exec chroot "$1" env -i HOME=/start PATH=/usr/bin:/bin sh /start/start.sh'
+enter='mount -t proc proc "$1/proc" && exec chroot "$1" env -i HOME=/start PATH=/usr/bin:/bin PIP_NO_INDEX=1 BROWSER=true sh /start/start.sh'
 unshare --mount --net --pid --fork sh -c "$enter" sh "$debian"
 echo "installed and started in $(($(date +%s) - began)) s"
+
+for file in "$wheel" "$musl" "$dist"/resource_tracker-*.tar.gz; do
+    case $file in
+        *.whl) python3 -m zipfile -l "$file" ;;
+        *) tar -tf "$file" ;;
+    esac | grep THIRD-PARTY-LICENSES || { echo "error: \`$file\` lacks the licences of its crates" >&2; exit 1; }
+done
 
 echo "== $(basename "$musl") by the loader of musl"
 # Debian has no Python for musl. All that the loader may miss are the functions of Python.

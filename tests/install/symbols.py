@@ -25,7 +25,7 @@ MUSL = {"libc.so"}
 
 def native_files(folder: Path) -> Iterator[tuple[str, str, bytes]]:
     """Yield the tag (empty for a program), the name and the content of each native file."""
-    for path in sorted(folder.iterdir()):
+    for path in sorted(folder.rglob("*")):
         if path.suffix == ".whl":
             with zipfile.ZipFile(path) as wheel:
                 for member in wheel.namelist():

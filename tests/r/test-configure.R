@@ -55,4 +55,9 @@ test_that("a package with its crates builds offline, and one without them from t
   recent <- list(cargo = "echo cargo 1.1000.0", rustc = "echo rustc 1.1000.0", tar = "true")
   expect_match(do.call(configure, c(recent, vendored = TRUE))$makevars, "CARGO_HOME=.*/rust/cargo-home\" cargo --offline .* build ")
   expect_no_match(do.call(configure, recent)$makevars, "--offline|CARGO_HOME")
+
+  recent$tar <- "echo 'tar: xz: Cannot exec' >&2; exit 2"
+  packed <- do.call(configure, c(recent, vendored = TRUE))
+  expect_identical(packed$status, 1L)
+  expect_match(packed$output, "error: `xz` not found, which unpacks the crates", fixed = TRUE)
 })

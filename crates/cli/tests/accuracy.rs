@@ -1,7 +1,6 @@
 //! Reported and true CPU time, storage bytes and memory, as root and as an unprivileged user.
 //!
-//! The true CPU time is that of a cpuacct cgroup, which needs root and cgroup v1. Without them the tests fail; they are
-//! not skipped.
+//! The true CPU time is that of a cgroup, which needs root. Without it the tests fail; they are not skipped.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
@@ -10,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use support::{BIN, NOBODY, Truth, as_user, column, open_folder, python, sum, text, tracker};
+use support::cgroup::Truth;
+use support::{BIN, NOBODY, column, open_folder, python, sum, text, tracker};
 
 const JOBS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/jobs.py");
 
@@ -67,7 +67,7 @@ fn measure_once(kind: &str, seconds: &str, user: u32, options: &[&str]) -> Measu
         .args(options)
         .arg("--");
     command.args(truth.wrap(&[&python(), jobs.to_str().unwrap(), kind, seconds]));
-    let output = as_user(&mut command, user).output().unwrap();
+    let output = truth.beside(&command, user).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
     let csv = std::fs::read_to_string(csv).unwrap();
     let reported = sum(&csv, "process_utime") + sum(&csv, "process_stime");

@@ -1,18 +1,18 @@
 //! Cgroups of the job: out-of-memory kills with their evidence, limits, throttled time and charged memory.
 //!
-//! The tests create real cgroups in the version 1 hierarchies `memory` and `cpu`.
+//! The tests create real cgroups, which needs root.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use support::cgroup::{Group, Limit};
 use support::verdict::{check, last_verdict};
 use support::{load, python, text, tracker};
 
@@ -21,50 +21,11 @@ const LIMIT_BYTES: u64 = 150 << 20;
 /// Allocates memory until the kernel kills it, at most 600 MB.
 const GREEDY: &str = "import time\nblocks = []\nfor n in range(60):\n    blocks.append(b'x' * 10_000_000)\n    time.sleep(0.02)";
 
-/// A cgroup of a version 1 hierarchy, removed when dropped.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(hierarchy: &str, settings: &[(&str, String)]) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = format!("/sys/fs/cgroup/{hierarchy}/test-{}-{number}", std::process::id());
-        fs::create_dir(&folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
-        let group = Self(folder.into());
-        for (file, value) in settings {
-            fs::write(group.0.join(file), value).unwrap_or_else(|error| panic!("{file}: {error}"));
-        }
-        group
-    }
-
-    fn with_memory(bytes: u64) -> Self {
-        let group = Self::new("memory", &[("memory.limit_in_bytes", bytes.to_string())]);
-        // Not on kernels without swap accounting.
-        let _ = fs::write(group.0.join("memory.memsw.limit_in_bytes"), bytes.to_string());
-        group
-    }
-
-    /// A shell command that moves the shell into this group.
-    fn enter(&self) -> String {
-        format!("echo $$ > {}/cgroup.procs", self.0.display())
-    }
-
-    /// Allocates memory in this group until the kernel kills the process.
-    fn kill_a_process(&self) {
-        let line = format!("{} && exec \"$@\"", self.enter());
-        let status = Command::new("sh").args(["-c", &line, "sh", &python(), "-c", GREEDY]).status().unwrap();
-        assert_eq!(status.signal(), Some(9));
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // A group is busy until its last process is reaped.
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while fs::remove_dir(&self.0).is_err() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
+/// Allocates memory in this group until the kernel kills the process.
+fn kill_a_process(group: &Group) {
+    let line = format!("{} && exec \"$@\"", group.enter());
+    let status = Command::new("sh").args(["-c", &line, "sh", &python(), "-c", GREEDY]).status().unwrap();
+    assert_eq!(status.signal(), Some(9));
 }
 
 fn wait_for(what: &str, mut is_true: impl FnMut() -> bool) {
@@ -104,7 +65,7 @@ fn sigkill_during_an_oom_kill_in_another_cgroup_is_not_an_oom_kill() {
     for enter in [":".to_owned(), own.enter()] {
         let home = tempfile::tempdir().unwrap();
         let (child, pid) = start_waiting_job(home.path(), &enter);
-        other.kill_a_process();
+        kill_a_process(&other);
         assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.signal(), Some(9), "{}", text(&output));
@@ -195,7 +156,7 @@ fn command_is_not_run_again_at_a_limit_of_the_tracker_itself() {
 
 #[test]
 fn refused_processes_explain_a_failure() {
-    let group = Group::new("pids", &[("pids.max", "20".to_owned())]);
+    let group = Group::new(&[Limit::Processes { count: 20 }]);
     let home = tempfile::tempdir().unwrap();
     let line = format!("{} && exec \"$@\"", group.enter());
     let mut shell = Command::new("sh");
@@ -210,19 +171,12 @@ fn refused_processes_explain_a_failure() {
 
 #[test]
 fn attach_records_limits_throttled_time_and_memory_of_the_jobs_cgroups() {
-    let memory = Group::with_memory(LIMIT_BYTES);
-    let quota = [("cpu.cfs_period_us", "100000".to_owned()), ("cpu.cfs_quota_us", "20000".to_owned())];
-    let cpu = Group::new("cpu", &quota);
+    let group = Group::new(&[Limit::Memory { bytes: LIMIT_BYTES }, Limit::Cpu]);
     let home = tempfile::tempdir().unwrap();
-    let line = format!("{}; {}; exec \"$@\"", memory.enter(), cpu.enter());
+    let line = format!("{}; exec \"$@\"", group.enter());
     let busy = "import time\nheld = bytearray(50_000_000)\nwhile True: pass";
     let mut job = Command::new("sh").args(["-c", &line, "sh", &python(), "-c", busy]).spawn().unwrap();
-    let throttled_ns = || {
-        let stat = fs::read_to_string(cpu.0.join("cpu.stat")).unwrap();
-        let time = stat.lines().find_map(|line| line.strip_prefix("throttled_time ")).unwrap().to_owned();
-        time.parse::<u64>().unwrap()
-    };
-    wait_for("the job is not throttled", || throttled_ns() > 0);
+    wait_for("the job is not throttled", || !group.throttled().is_zero());
     let file = home.path().join("run.json.gz");
     let mut attach = tracker(home.path());
     attach.args([
@@ -236,8 +190,8 @@ fn attach_records_limits_throttled_time_and_memory_of_the_jobs_cgroups() {
         &job.id().to_string(),
     ]);
     let mut attached = attach.spawn().unwrap();
-    let before_ns = throttled_ns();
-    wait_for("the job is not throttled", || throttled_ns() > before_ns + 1_000_000_000);
+    let before = group.throttled();
+    wait_for("the job is not throttled", || group.throttled() > before + Duration::from_secs(1));
     job.kill().unwrap();
     job.wait().unwrap();
     assert!(attached.wait().unwrap().success());

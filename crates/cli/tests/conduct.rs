@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use support::cgroup::Group;
 use support::{BIN, NOBODY, as_user, lines_of, load, next_line, open_folder, python, run, text, tracker};
 
 #[test]
@@ -187,13 +188,11 @@ fn attach_to_a_missing_process_is_an_error_and_to_a_short_one_a_recording() {
 
     let output = attach_for_rows(home.path(), 30, NOBODY);
     assert!(!text(&output).contains("panicked") && output.status.success(), "{}", text(&output));
-    if support::is_root() {
-        assert!(
-            text(&output).contains("warning: storage bytes are incomplete: no permission"),
-            "{}",
-            text(&output)
-        );
-    }
+    assert!(
+        text(&output).contains("warning: storage bytes are incomplete: no permission"),
+        "{}",
+        text(&output)
+    );
 }
 
 /// Attaches as `user` to a process that ends after `count` rows of 0.1 s.
@@ -330,17 +329,11 @@ kill $(jobs -p)";
 
 #[test]
 fn oom_kill_is_reported_with_a_memory_size_to_request() {
-    if !support::is_root() {
-        return;
-    }
     let home = open_folder();
-    let group = std::path::PathBuf::from(format!("/sys/fs/cgroup/memory/limited-{}", std::process::id()));
-    fs::create_dir(&group).unwrap();
-    fs::write(group.join("memory.limit_in_bytes"), "150000000").unwrap();
-    let _ = fs::write(group.join("memory.memsw.limit_in_bytes"), "150000000");
+    let group = Group::with_memory(150_000_000);
     let greedy =
         "import time\nblocks = []\nwhile True:\n    blocks.append(b'x' * 10_000_000)\n    time.sleep(0.02)";
-    let line = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.display());
+    let line = format!("{} && exec \"$@\"", group.enter());
     let mut command = tracker(home.path());
     let program = command.get_program().to_owned();
     command = {
@@ -354,7 +347,6 @@ fn oom_kill_is_reported_with_a_memory_size_to_request() {
     };
     let output =
         command.args(["run", "--offline", "-i", "0.1", "--", &python(), "-c", greedy]).output().unwrap();
-    fs::remove_dir(&group).unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(9), "{}", text(&output));
     assert!(stderr.starts_with("resource-tracker: killed (out of memory) after "), "{stderr}");

@@ -1,7 +1,8 @@
-//! Shared by the tests of the command: how to run it, and the kernel's own account of a job.
+//! Shared by the tests of the command: how to run it, and how to read what it wrote.
 #![expect(dead_code, reason = "each test binary uses a part of these functions")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+pub mod cgroup;
 pub mod runs;
 pub mod schema;
 pub mod verdict;
@@ -9,9 +10,8 @@ pub mod verdict;
 use std::fs::{self, File};
 use std::io::{BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 pub const BIN: &str = env!("CARGO_BIN_EXE_resource-tracker");
 pub const NOBODY: u32 = 65_534;
@@ -56,42 +56,6 @@ pub fn write_program(path: &Path, text: &str) {
 
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-/// A cpuacct cgroup that holds only the job: the kernel's own account of its CPU time.
-pub struct Truth {
-    folder: PathBuf,
-}
-
-impl Truth {
-    /// A cgroup that `user` may enter. Panics if there is no writable cpuacct hierarchy.
-    pub fn new(user: u32) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = PathBuf::from(format!("/sys/fs/cgroup/cpuacct/truth-{}-{number}", std::process::id()));
-        fs::create_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        std::os::unix::fs::chown(folder.join("cgroup.procs"), Some(user), None).unwrap();
-        Self { folder }
-    }
-
-    /// A shell line that enters the cgroup and becomes `command`.
-    pub fn wrap(&self, command: &[&str]) -> Vec<String> {
-        let line = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.folder.display());
-        let mut words = vec!["sh".to_owned(), "-c".to_owned(), line, "sh".to_owned()];
-        words.extend(command.iter().map(ToString::to_string));
-        words
-    }
-
-    pub fn cpu_s(&self) -> f64 {
-        let text = fs::read_to_string(self.folder.join("cpuacct.usage")).unwrap();
-        text.trim().parse::<f64>().unwrap() / 1e9
-    }
-}
-
-impl Drop for Truth {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.folder);
-    }
 }
 
 /// Runs a command as another user if the test runs as root.
