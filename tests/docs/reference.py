@@ -73,7 +73,7 @@ def page() -> str:
             if inspect.isclass(thing) and thing.__module__.startswith("resource_tracker"):
                 lines += [f"### `{signature(name, thing)}`", "", first_paragraph(thing), ""]
                 rows = members(thing)
-                lines += ["| member | |", "|---|---|", *rows, ""] if rows else []
+                lines += ["| member | meaning |", "|---|---|", *rows, ""] if rows else []
             elif inspect.isroutine(thing) and str(getattr(thing, "__module__", "")).startswith("resource_tracker"):
                 lines += [f"### `{signature(name, thing)}`", "", first_paragraph(thing), ""]
     return "\n".join(lines)
