@@ -33,12 +33,12 @@ after(async () => {
   server?.close();
 });
 
-async function open(path, width, colorScheme) {
+async function open(path, width, colorScheme, waitUntil = 'networkidle') {
   const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme, reducedMotion: 'reduce' });
   const tab = await context.newPage();
   const elsewhere = [];
   tab.on('request', (request) => { if (!request.url().startsWith(origin) && !request.url().startsWith('data:')) elsewhere.push(request.url()); });
-  await tab.goto(`${origin}/${path}`, { waitUntil: 'networkidle' });
+  await tab.goto(`${origin}/${path}`, { waitUntil });
   return { tab, elsewhere, context };
 }
 
@@ -64,21 +64,40 @@ test('every link of the site leads to a page and to a heading on it', () => {
   assert.ok(pages.length > 30 && links > 1000, `${pages.length} pages, ${links} links`);
 });
 
+async function check(path, width, scheme, waitUntil) {
+  const { tab, elsewhere, context } = await open(path, width, scheme, waitUntil);
+  await tab.evaluate(AXE);
+  const { violations } = await tab.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
+  assert.deepEqual(found, [], path);
+  const scrolled = await tab.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  assert.equal(scrolled, 0, `/${path} scrolls sideways`);
+  assert.deepEqual(elsewhere, [], path);
+  await context.close();
+}
+
 for (const path of LOOKED_AT) {
-  for (const [width, scheme] of [[360, 'light'], [360, 'dark'], [1280, 'light'], [1280, 'dark']]) {
-    test(`/${path} at ${width} px, ${scheme}: accessible, not too wide, nothing from other servers`, async () => {
-      const { tab, elsewhere, context } = await open(path, width, scheme);
-      await tab.evaluate(AXE);
-      const { violations } = await tab.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-      const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
-      assert.deepEqual(found, []);
-      const scrolled = await tab.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-      assert.equal(scrolled, 0, 'the page scrolls sideways');
-      assert.deepEqual(elsewhere, []);
-      await context.close();
-    });
+  for (const [width, scheme] of [[360, 'dark'], [1280, 'light'], [1280, 'dark']]) {
+    test(`/${path} at ${width} px, ${scheme}: accessible, not too wide, nothing from other servers`, () => check(path, width, scheme));
   }
 }
+
+test('every page at 360 px: accessible, not too wide, nothing from other servers', async () => {
+  const names = readdirSync(SITE, { recursive: true }).filter((name) => name.endsWith('index.html'));
+  assert.ok(names.length > 40, `${names.length} pages`);
+  const checkNext = async () => {
+    for (let name; (name = names.pop());) await check(name.replace(/index\.html$/, ''), 360, 'light', 'load');
+  };
+  await Promise.all([checkNext(), checkNext(), checkNext()]);
+});
+
+test('blocks of code have the name of their file or heading', async () => {
+  const { tab, context } = await open('guides/slurm/', 1280, 'light');
+  const names = await tab.locator('.md-code__nav').evaluateAll((parts) => parts.map((part) => part.getAttribute('aria-label')));
+  assert.ok(names.includes('Code: train.sbatch') && names.includes('Code: 3. Check the next run'), `${names}`);
+  assert.equal(new Set(names).size, names.length, `${names}`);
+  await context.close();
+});
 
 test('search finds a guide, and blocks of code have a button to copy them', async () => {
   const { tab, elsewhere, context } = await open('guides/slurm/', 1280, 'light');
