@@ -14,7 +14,7 @@ MODULES = {
     "resource_tracker.tracker_psutil": "The same readings on any operating system.",
     "resource_tracker.server_info": "Size and limits of the machine.",
     "resource_tracker.cloud_info": "Cloud vendor, instance type and region.",
-    "resource_tracker.keeper": "Servers and prices.",
+    "resource_tracker.keeper": "Servers and prices, by the Keeper (a public service of Spare Cores) or the built-in catalogue.",
     "resource_tracker.report": "The HTML report.",
     "resource_tracker.nvidia": "Usage of GPUs.",
     "resource_tracker.helpers": "Functions of the original package.",
