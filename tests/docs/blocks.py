@@ -126,7 +126,7 @@ def with_status(language: str, code: str) -> str:
     """
     if language != "sh":
         return code
-    return re.sub(r"^(.+?) +# exit status (\d+)$", r"if \1; then exit 99; else [ $? -eq \2 ]; fi", code, flags=re.MULTILINE)
+    return re.sub(r"^((?:.*\\\n)*.+?) +# exit status (\d+)$", r"if \1; then exit 99; else [ $? -eq \2 ]; fi", code, flags=re.MULTILINE)
 
 
 def outputs(printed: str) -> dict[int, str]:
