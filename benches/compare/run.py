@@ -51,10 +51,10 @@ README_ROWS = {
     "one busy process": "CPU time: one busy process",
     "hundreds of 20 ms children": "CPU time: hundreds of 20 ms children",
     "a worker that daemonises": "CPU time: a worker that daemonises",
-    "peak": "peak of the memory: five random jobs",
+    "peak": "peak memory: five random jobs",
     "idle, 1 process": "cost, ms of CPU time per sample: 1 idle process",
     "idle, 100 processes": "cost, ms of CPU time per sample: 100 idle processes",
-    "time, ms": "cost, ms longer than `true` alone",
+    "time, ms": "cost, ms added to the run time of `true`",
 }
 Rows = Iterator[tuple[str, list[str]]]
 
@@ -259,7 +259,7 @@ def update_readme(titles: list[str]) -> None:
     if README_ROWS.keys() <= rows.keys():
         chosen = [f"| {title} |{rows[name].split('|', 2)[2]}" for name, title in README_ROWS.items()]
         short = [re.sub(r" \([-\d.–]+\)", "", line) for line in chosen]
-        replace(ROOT / "README.md", "accuracy", [f"| | {' | '.join(titles)} |", "|---|" + "---|" * len(titles), *short])
+        replace(ROOT / "README.md", "accuracy", [f"| figure | {' | '.join(titles)} |", "|---|" + "---|" * len(titles), *short])
 
 
 def main() -> None:

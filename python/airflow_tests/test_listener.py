@@ -47,6 +47,9 @@ def runs(home: Path) -> list[dict[str, Any]]:
     for entry in listed:
         entry["shown"] = run(home, "resource-tracker", "show", entry["id"])
         entry["figures"] = json.loads(run(home, "resource-tracker", "show", "--json", entry["id"]))
+        assert entry["id"] in run(home, "resource-tracker", "list", "--tag", f"run={entry['tags']['run']}")
+        if entry["job"] == "etl.extract":
+            assert "memory:" in run(home, "resource-tracker", "recommend", "etl.extract", "--for", "kubernetes")
     shutil.rmtree(home / ".local")
     return listed
 

@@ -27,7 +27,7 @@ def get_recommended_cloud_servers(
     n: int = 10,
     **kwargs: Any,
 ) -> list[dict[str, Any]]:
-    """Return the `n` cheapest servers with at least these CPUs, memory (MB), GPUs and VRAM (MB), cheapest first.
+    """Return the `n` cheapest servers with at least these CPUs, memory (MiB), GPUs and VRAM (MiB), cheapest first.
 
     Keywords are filters: vendor_id, region, country, continent, architecture, spot and others. Parameters of the
     Keeper are accepted too: vcpus_min, memory_min (GiB), gpu_min and gpu_memory_total (GiB) apply if they exceed the

@@ -14,7 +14,7 @@ __all__ = ["Report", "round_memory"]
 
 
 def round_memory(mb: float) -> int:
-    """Round memory in MB up to 128, 256, 512, 1024, 2048, then to whole GB.
+    """Round memory in MiB up to 128, 256, 512, 1024, 2048, then to whole GiB.
 
     >>> round_memory(mb=530)
     1024

@@ -21,7 +21,7 @@ def get_server_info() -> dict[str, Any]:
 
 
 def get_total_memory_mb() -> float:
-    """Return the memory of the machine in MB, to two decimals.
+    """Return the memory of the machine in MiB, to two decimals.
 
     >>> get_total_memory_mb() > 64
     True

@@ -314,7 +314,7 @@ class ResourceTracker:
         return self._session.phases()
 
     def recommend_resources(self, historical_stats: _Earlier = ()) -> dict[str, int]:
-        """Recommend CPUs, memory (MB), GPUs and VRAM (MB) for the next run.
+        """Recommend CPUs, memory (MiB), GPUs and VRAM (MiB) for the next run.
 
         `historical_stats` is a list of the `stats()` of earlier runs, or `historical_stats` of a Metaflow artifact.
         """

@@ -113,7 +113,7 @@ def test_store_that_cannot_be_used_is_a_warning_of_a_tracker_and_an_error_of_a_f
     with pytest.raises(ValueError, match="ftp://runs"):
         Fleet("ftp://runs")
     record("train", store="ftp://runs")
-    assert "`ftp://runs` is no store" in caplog.text
+    assert "`ftp://runs` is not a valid store address" in caplog.text
     with pytest.raises(OSError, match="switched off"):
         Fleet("s3://bucket/runs").runs()
     last = record("train", store="s3://bucket/runs")

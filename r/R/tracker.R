@@ -117,7 +117,7 @@ ResourceTracker <- R6Class("ResourceTracker",
       shown(custom_stats(self$get_combined_metrics(), specs))
     },
 
-    #' @description Recommends CPUs, memory (MB), GPUs and VRAM (MB) for the next run. Waits up to five intervals for the
+    #' @description Recommends CPUs, memory (MiB), GPUs and VRAM (MiB) for the next run. Waits up to five intervals for the
     #'   first sample.
     #' @param historical_stats List of the `stats()` of earlier runs.
     recommend_resources = function(historical_stats = list()) {

@@ -33,7 +33,6 @@ const run = page(training());
 if (kept) {
   await shoot('report-light', run, 1280, 'light', async () => ({}));
   await shoot('report-dark-charts', run, 1280, 'dark', pointed(0.42));
-  await shoot('report-phone', run, 360, 'light', pointed(0.3));
 } else {
   for (const width of [360, 1280, 2560]) {
     for (const scheme of ['light', 'dark']) await shoot(`training-${width}-${scheme}`, run, width, scheme);

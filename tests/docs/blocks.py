@@ -4,8 +4,8 @@ A block after `text title="Output"` is the output of the block before it. It is 
 numbers with their units, durations, dates, ids and paths. A line `…` of the page stands for any number of lines. Lines that
 depend on what else the machine does are not compared.
 
-A block of another title is a file of this name: it is written before the page is run, and not run itself. If examples/ has a
-file of this name, the block must be the same.
+A block with a title of `SHOWN` is neither run nor compared. A block of another title is a file of this name: it is written
+before the page is run, and not run itself. If examples/ has a file of this name, the block must be the same.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 MARKER = "@@ block "
+# Titles of diagrams, and of what the generated references show.
+SHOWN = {"Layout", "Usage", "Examples"}
 
 # Whether these lines are printed, or what they say, depends on the machine and its load.
 VOLATILE = re.compile(r"^\s*time  |^(resource-tracker: )?warning: |^(machine|limits|cloud|CPU time)  ")
@@ -61,7 +63,7 @@ def read(page: Path) -> list[Block]:
 
 
 def files(blocks: list[Block]) -> dict[str, str]:
-    return {block.title: block.body for block in blocks if block.title not in (None, "Output")}
+    return {block.title: block.body for block in blocks if block.title not in {None, "Output", *SHOWN}}
 
 
 def example(title: str | None) -> str | None:
@@ -110,6 +112,13 @@ def program(language: str, blocks: list[tuple[int, Block]]) -> str:
     return "\n".join(show.format(f"{MARKER}{number}") + with_status(language, block.body) for number, block in blocks)
 
 
+def cells(blocks: list[tuple[int, Block]]) -> str:
+    """Return a program that runs the blocks as the cells of a notebook, in one interpreter with the magics of IPython."""
+    start = "from IPython.core.interactiveshell import InteractiveShell\nshell = InteractiveShell.instance()\n"
+    cell = "print('\\n{}', flush=True)\nshell.run_cell({!r}, store_history=True).raise_error()\n"
+    return start + "".join(cell.format(f"{MARKER}{number}", block.body) for number, block in blocks)
+
+
 def with_status(language: str, code: str) -> str:
     """Let `COMMAND  # exit status 3` of a shell block exit with status 3, and the block continue.
 
@@ -118,7 +127,7 @@ def with_status(language: str, code: str) -> str:
     """
     if language != "sh":
         return code
-    return re.sub(r"^(.+?) +# exit status (\d+)$", r"if \1; then exit 99; else [ $? -eq \2 ]; fi", code, flags=re.MULTILINE)
+    return re.sub(r"^((?:.*\\\n)*.+?) +# exit status (\d+)$", r"if \1; then exit 99; else [ $? -eq \2 ]; fi", code, flags=re.MULTILINE)
 
 
 def outputs(printed: str) -> dict[int, str]:

@@ -13,7 +13,7 @@ docs: ## the documentation site, into target/site
 	@echo "target/site/index.html"
 
 test-docs: test-python test-metaflow test-r docs ## every block of code in README, docs and examples; one history of all fronts
-	python3 -m doctest tests/docs/blocks.py
+	python3 -m doctest tests/docs/blocks.py tests/docs/rd.py
 	$(DOCS_TEST)
 	$(subst run.py,one_history.py,$(DOCS_TEST))
 	RESOURCE_TRACKER=unused tests/browser/run site.test.mjs

@@ -12,6 +12,8 @@ began=$(date +%s)
 {
     python3 tests/docs/blocks.py README.md sh "cargo run"
     echo 'cargo run --release -- report last --open'
+    echo 'cargo install --locked --path crates/cli'
+    echo '~/.cargo/bin/resource-tracker --version'
 } >"$work/start.sh"
 env -i HOME="$work/home" PATH="$PATH" RUSTUP_HOME="${RUSTUP_HOME:-$HOME/.rustup}" BROWSER=echo \
     SSL_CERT_FILE="${SSL_CERT_FILE:-}" sh -eux "$work/start.sh"

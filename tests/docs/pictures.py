@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the pictures of docs/images from real runs: `pictures.py PROGRAM`, with the command of a release build.
 
-`terminal.svg` is what the command printed; the other pictures are charts of recordings. Run it on a quiet machine.
+They are charts of recordings. Run it on a quiet machine. `terminal.svg` is made from the README by run.py.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import threading
 import time
 from pathlib import Path
 
+import terminal
+
 IMAGES = Path(__file__).resolve().parents[2] / "docs/images"
 PROGRAM = str(Path(sys.argv[1]).resolve())
 TICKS = os.sysconf("SC_CLK_TCK")
-FONT = "font-family='ui-monospace,SFMono-Regular,Menlo,Consolas,Liberation Mono,monospace'"
 
 SHORT_CHILDREN = """
 import subprocess, sys, time
@@ -59,25 +60,6 @@ time.sleep(1.5)
 
 def environment(home: str) -> dict[str, str]:
     return {"PATH": f"{Path(PROGRAM).parent}:/usr/bin:/bin", "HOME": home, "LC_ALL": "C.UTF-8", "RESOURCE_TRACKER_OFFLINE": "1"}
-
-
-def terminal() -> None:
-    """The first screen of a user: the command, and its output."""
-    command = "resource-tracker run --job sort -- sh -c 'seq 1000000 | sort -R | tail -1'"
-    with tempfile.TemporaryDirectory() as home:
-        line = ["sh", "-c", f"{command} 2>&1"]
-        done = subprocess.run(line, env=environment(home), cwd=home, stdout=subprocess.PIPE, text=True, check=True)
-        printed = done.stdout.replace(home, "~")
-    lines = [("$ ", command, "#9fd6ff"), *(("", line, "#e6edf3") for line in printed.rstrip().splitlines())]
-    width, height = 8.45 * max(len(prompt + line) for prompt, line, _ in lines) + 36, 20 * len(lines) + 58
-    rows = "".join(
-        f"<text x='18' y='{56 + 20 * number}' fill='{colour}' xml:space='preserve'>"
-        f"<tspan fill='#7ee787'>{prompt}</tspan>{html.escape(line)}</text>"
-        for number, (prompt, line, colour) in enumerate(lines)
-    )
-    dots = "".join(f"<circle cx='{20 + 18 * number}' cy='18' r='5' fill='#4b5663'/>" for number in range(3))
-    window = f"<rect width='100%' height='100%' rx='8' fill='#0f1720'/>{dots}"
-    write("terminal.svg", width, height, f"{window}<g {FONT} font-size='14'>{rows}</g>")
 
 
 def recorded(program: str, watch: bool = False) -> tuple[dict, list[tuple[float, float]]]:
@@ -156,13 +138,11 @@ def chart(name: str, unit: str, series: list[tuple[str, str, list[tuple[float, f
 
 
 def write(name: str, width: float, height: float, body: str) -> None:
-    head = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:.0f} {height:.0f}' width='{width:.0f}' height='{height:.0f}'>"
-    (IMAGES / name).write_text(f"{head}{body}</svg>\n".replace("<text ", "\n<text ").replace("<path ", "\n<path "))
+    (IMAGES / name).write_text(terminal.svg(width, height, body))
     print(IMAGES / name)
 
 
 def main() -> None:
-    terminal()
     recording, seen = recorded(SHORT_CHILDREN, watch=True)
     start = recording["metadata"]["start_time"]
     counted = points(recording, "process_metrics", "cpu_usage", 1)

@@ -14,7 +14,7 @@ MODULES = {
     "resource_tracker.tracker_psutil": "The same readings on any operating system.",
     "resource_tracker.server_info": "Size and limits of the machine.",
     "resource_tracker.cloud_info": "Cloud vendor, instance type and region.",
-    "resource_tracker.keeper": "Servers and prices.",
+    "resource_tracker.keeper": "Servers and prices, by the Keeper (a public service of Spare Cores) or the built-in catalogue.",
     "resource_tracker.report": "The HTML report.",
     "resource_tracker.nvidia": "Usage of GPUs.",
     "resource_tracker.helpers": "Functions of the original package.",
@@ -73,7 +73,7 @@ def page() -> str:
             if inspect.isclass(thing) and thing.__module__.startswith("resource_tracker"):
                 lines += [f"### `{signature(name, thing)}`", "", first_paragraph(thing), ""]
                 rows = members(thing)
-                lines += ["| member | |", "|---|---|", *rows, ""] if rows else []
+                lines += ["| member | meaning |", "|---|---|", *rows, ""] if rows else []
             elif inspect.isroutine(thing) and str(getattr(thing, "__module__", "")).startswith("resource_tracker"):
                 lines += [f"### `{signature(name, thing)}`", "", first_paragraph(thing), ""]
     return "\n".join(lines)

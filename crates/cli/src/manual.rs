@@ -58,6 +58,7 @@ mod tests {
 
     use super::*;
     use crate::args::Cli;
+    use crate::settings::PROJECT_SETTINGS;
 
     /// The text of `docs/commands.md`.
     fn page() -> String {
@@ -84,7 +85,7 @@ mod tests {
             let usage = command.clone().render_usage().to_string();
             let _ = write!(
                 page,
-                "\n## `{}`\n\n{}\n\n```text\n{}\n```\n",
+                "\n## `{}`\n\n{}\n\n```text title=\"Usage\"\n{}\n```\n",
                 name.trim_start_matches(NAME).trim_start(),
                 about.unwrap_or_default(),
                 usage.trim_start_matches("Usage: ").replace("resource-tracker-", "resource-tracker ")
@@ -98,7 +99,7 @@ mod tests {
                 write_option(page, arg);
             }
             if let Some(after) = command.get_after_help() {
-                let _ = write!(page, "\n```text\n{after}\n```\n");
+                let _ = write!(page, "\n```text title=\"Examples\"\n{after}\n```\n");
             }
         }
     }
@@ -117,8 +118,31 @@ mod tests {
         let env = arg.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
         let default = arg.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy()));
         let default = if takes_value { default.collect::<Vec<_>>().join(" ") } else { String::new() };
-        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let mut help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let values = arg.get_possible_values();
+        if takes_value && !values.is_empty() {
+            let values: Vec<String> = values.iter().map(|value| format!("`{}`", value.get_name())).collect();
+            let _ = write!(help, ": {}", values.join(", "));
+        }
         let _ = writeln!(page, "| `{}` | {help} | {env} | {default} |", format!("{name} {value}").trim());
+    }
+
+    #[test]
+    fn docs_page_of_privacy_lists_the_settings_of_a_project() {
+        let page = include_str!("../../../docs/privacy.md").split_whitespace().collect::<Vec<_>>().join(" ");
+        let names: Vec<String> = PROJECT_SETTINGS.iter().map(|name| format!("`{name}`")).collect();
+        let sentence = format!("only harmless settings: {}, the filters of servers, and", names.join(", "));
+        assert!(page.contains(&sentence), "docs/privacy.md does not say: {sentence}");
+        let parser = Cli::command();
+        let run = parser.find_subcommand("run").unwrap();
+        for name in PROJECT_SETTINGS {
+            let is_named =
+                |arg: &Arg| arg.get_id() == name || arg.get_long() == Some(&name.replace('_', "-"));
+            assert!(
+                run.get_arguments().any(|arg| is_named(arg) && !arg.is_hide_set()),
+                "no option for `{name}`"
+            );
+        }
     }
 
     #[test]

@@ -32,9 +32,8 @@ const NETWORK: &str = "offline";
 /// Maximum size of a settings file.
 const MAX_BYTES: u64 = 64 << 10;
 /// What a project's file can set.
-const PROJECT_SETTINGS: [&str; 12] = [
+pub const PROJECT_SETTINGS: [&str; 11] = [
     "backend",
-    "cpu_source",
     "history",
     "interval",
     "job",

@@ -109,7 +109,7 @@ fn memory_that_grows_with_the_input_is_requested_for_the_next_input() {
     let advice = advice(&entries);
     assert_eq!(advice["memory"]["rule"], "input_line", "{advice}");
     let why = advice["memory"]["why"].as_str().unwrap();
-    assert!(why.starts_with("at 11.2 GiB of input ask for "), "{why}");
+    assert!(why.starts_with("at 11.2 GiB of input request "), "{why}");
 }
 
 #[test]

@@ -213,7 +213,8 @@ fn refusals_are_explained_without_secrets() {
     ] {
         let error = Dataset::open_with(url, environment("", &[])).unwrap_err();
         assert!(
-            error.to_string().contains("is no store") && !error.to_string().contains("secret"),
+            error.to_string().contains("is not a valid store address")
+                && !error.to_string().contains("secret"),
             "{url}: {error}"
         );
     }
@@ -307,8 +308,11 @@ fn credentials_come_from_profile_files_containers_and_instances() {
     .unwrap();
     for (others, text) in [
         (&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", expired.url().as_str())][..], "expired at 2020"),
-        (&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &container)], "the container's service"),
-        (&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://203.0.113.7/")], "no service of this machine"),
+        (&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &container)], "the credentials service of the container"),
+        (
+            &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://203.0.113.7/")],
+            "is not an address of this machine",
+        ),
         (&[("AWS_PROFILE", "sso")], "`sso` has no access key"),
         (&[("AWS_PROFILE", "other")], "no profile named `other`"),
     ] {

@@ -74,6 +74,8 @@ fn runs_go_to_a_bucket_and_a_copy_of_it_works_offline() {
     assert!(done(home, endpoint, &["fleet", "pull", "copy"]).contains("copied 6 files"));
     assert!(done(home, endpoint, &["fleet", "compact"]).starts_with("merged 6 files of 1 day into 2"));
     assert_eq!(groups(home, endpoint, URL), before);
+    done(home, endpoint, &["fleet", "report", "-o", "fleet.html"]);
+    assert!(fs::read_to_string(home.join("fleet.html")).unwrap().contains("train"));
     assert!(done(home, endpoint, &["fleet", "pull", "copy"]).contains("copied 2 files"));
     let copy = ["fleet", "summary", "--json", "--offline", "--store", "copy"];
     assert_eq!(

@@ -292,7 +292,7 @@ fn bomb(start: &[u8], unit: u8, megabytes: usize) -> Vec<u8> {
 #[test]
 fn decompression_bomb_is_an_error() {
     let blank = refusal(&bomb(b"{", b' ', 3));
-    assert!(blank.starts_with("cannot load `FILE`: nothing but white space up to byte 1"), "{blank}");
+    assert!(blank.starts_with("cannot load `FILE`: too much white space before byte 1"), "{blank}");
     assert_eq!(
         refusal(&bomb(b"{\"metadata\":{\"a\":\"", b'x', 9)),
         "cannot load `FILE`: key `metadata` and the keys before it have more than 8388608 bytes"

@@ -10,7 +10,7 @@ use super::{JsonArgs, RecordingArgs, percent};
 
 #[derive(Args, Debug)]
 pub struct PastRunsArgs {
-    /// Number of runs of a job that count, the latest first [default: all]
+    /// Use only the latest N runs of each job [default: all]
     #[arg(long, value_name = "N", value_parser = count)]
     runs: Option<usize>,
 }

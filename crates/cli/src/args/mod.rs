@@ -200,7 +200,7 @@ pub struct RecordingArgs {
 pub struct ContextArgs {
     #[command(flatten)]
     pub advice: AdviceArgs,
-    /// Input of the next run, a file or folder: memory that grows with the input is requested for its size; repeatable
+    /// Input of the next run, a file or folder: scales the memory request with the input size; repeatable
     #[arg(long = "input", value_name = "PATH")]
     pub inputs: Vec<PathBuf>,
     #[command(flatten)]
@@ -339,7 +339,7 @@ pub struct FilterArgs {
     /// GPU model; repeatable
     #[arg(long, value_name = "MODEL")]
     pub gpu_model: Vec<String>,
-    /// Compliance framework; needs the Keeper; repeatable
+    /// Compliance framework, which only the Keeper knows (a public service of Spare Cores); repeatable
     #[arg(long, value_name = "ID")]
     pub compliance_framework_id: Vec<String>,
     /// Minimum local storage

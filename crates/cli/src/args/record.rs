@@ -61,10 +61,10 @@ pub struct RecordArgs {
     /// Do not store the command line
     #[arg(long, env = "RESOURCE_TRACKER_NO_COMMAND", value_parser = FalseyValueParser::new())]
     pub no_command: bool,
-    /// Tag to store with the run; repeatable
+    /// Tag to store with the run, besides those of `RESOURCE_TRACKER_TAGS`; repeatable
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = tag)]
     pub tags: Vec<(String, String)>,
-    /// File or folder that the job reads, to relate memory to the size of inputs; repeatable
+    /// File or folder that the job reads: later advice relates memory to the size of the input; repeatable
     #[arg(long = "input", value_name = "PATH", env = "RESOURCE_TRACKER_INPUT")]
     pub inputs: Vec<PathBuf>,
     #[command(flatten)]

@@ -257,7 +257,7 @@ mod tests {
             "# Dataset\n\nGenerated from `crates/core/src/fleet/columns.rs`. Version {VERSION} of the dataset, which each file has \
              as\n`resource_tracker.schema_version` among its key-value metadata. Columns are only added; a file without a column \
              has\nnulls there. An empty cell was not measured or does not apply. Times are UTC.\n\n\
-             ```text\nruns/date=2026-03-12/3f9c1a7b2d40.parquet       one row for a run\n\
+             ```text title=\"Layout\"\nruns/date=2026-03-12/3f9c1a7b2d40.parquet       one row for a run\n\
              runs/date=2026-03-12/merged-….parquet           the rows of many runs, after `fleet compact`\n\
              samples/date=2026-03-12/3f9c1a7b2d40.parquet    the rows of its recording\n```\n\n\
              The date is the day on which the run started, in UTC. A run may be in two files for a moment: of rows with the \

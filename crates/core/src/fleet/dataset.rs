@@ -57,7 +57,7 @@ impl DatasetError {
         matches!(self, Self::Run { .. })
     }
 
-    /// Whether the address is no store.
+    /// Whether the address is not a valid store address.
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::Store(StoreError::Url { .. }))
     }

@@ -141,7 +141,7 @@ fn resize(overview: &Overview) -> Markup {
                         thead {
                             tr {
                                 th scope="col" { "Job" }
-                                @for head in ["Ask for", "Requested", saves, "Wasted CPU h", "Wasted GiB h"] { th scope="col" { (head) } }
+                                @for head in ["Request next", "Requested", saves, "Wasted CPU h", "Wasted GiB h"] { th scope="col" { (head) } }
                             }
                         }
                         tbody {

@@ -338,7 +338,7 @@ impl Engine {
         let cpu = self.before.job.map(|usage| usage.cpu).unwrap_or_default();
         if cpu.proves_unreaped_processes() {
             progress.note(
-                "memory is a lower bound: some processes were never seen in the process tree, only their CPU time"
+                "memory is a lower bound: some processes ended before they were sampled; only their CPU time is known"
                     .to_owned(),
             );
         }

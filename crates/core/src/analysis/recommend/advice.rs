@@ -223,7 +223,7 @@ mod tests {
                 "the run failed: a complete run may need more",
                 "the run took only 2 s and may not be representative",
                 "peak memory reached the limit (990 of 1000 MiB): the job may need more memory",
-                "the job kept all its CPUs busy (3.9 of 4.0): more may make it faster, by how much is not known",
+                "the job kept all its CPUs busy (3.9 of 4.0): more CPUs may make it faster; the gain is unknown",
                 "the CPU limit throttled the job for 2 s",
                 "only 70 % of the CPU time is attributed to processes of the job: memory is a lower bound",
             ]

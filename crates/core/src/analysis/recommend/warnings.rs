@@ -125,8 +125,8 @@ impl Display for Warning {
             Self::MemoryAtRisk { why } => out.write_str(why),
             Self::CpuLimitReached { mean_cores, limit_cores } => write!(
                 out,
-                "the job kept all its CPUs busy ({mean_cores:.1} of {limit_cores:.1}): more may make it faster, by how \
-                 much is not known"
+                "the job kept all its CPUs busy ({mean_cores:.1} of {limit_cores:.1}): more CPUs may make it \
+                 faster; the gain is unknown"
             ),
             Self::Throttled { throttled_seconds } => {
                 write!(out, "the CPU limit throttled the job for {}", human::duration(*throttled_seconds))

@@ -133,7 +133,7 @@ impl MemorySizing {
                 format!("1.2 × the peak of {highest}, rounded up")
             }
             (None, Rule::InputLine, Some(input)) => format!(
-                "at {} of input ask for {}: memory grew with the input in {runs}",
+                "at {} of input request {}: memory grew with the input in {runs}",
                 show(input),
                 show(advice.memory_bytes)
             ),

@@ -76,7 +76,7 @@ fn memory_that_grows_with_the_input_is_advised_by_input() {
     let at_8 = advise(&history(&runs), Some(8.0));
     assert_eq!(at_8.memory_bytes, 13.0 * GIB, "{at_8:?}");
     assert!(
-        at_8.why.starts_with("at 8.00 GiB of input ask for 13.0 GiB: memory grew with the input in 12 runs"),
+        at_8.why.starts_with("at 8.00 GiB of input request 13.0 GiB: memory grew with the input in 12 runs"),
         "{}",
         at_8.why
     );

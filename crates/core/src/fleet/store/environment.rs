@@ -38,7 +38,7 @@ const VARIABLES: [&str; 20] = [
 /// Why there are no credentials.
 #[derive(Debug, Error)]
 pub enum CredentialsError {
-    #[error("found none in variables, the profile, or a service of this machine")]
+    #[error("neither the variables, nor the profile, nor the metadata service of this machine has any")]
     Missing,
     #[error("`{set}` is set, and `{missing}` is not")]
     Incomplete { set: &'static str, missing: &'static str },
@@ -48,9 +48,9 @@ pub enum CredentialsError {
     NoProfile { name: String },
     #[error("the profile `{name}` has no access key")]
     ProfileWithoutKeys { name: String },
-    #[error("`AWS_CONTAINER_CREDENTIALS_FULL_URI` is no service of this machine")]
+    #[error("`AWS_CONTAINER_CREDENTIALS_FULL_URI` is not an address of this machine")]
     ContainerAddress,
-    #[error("the container's service for credentials gave none")]
+    #[error("the credentials service of the container returned no credentials")]
     Container,
     #[error("expired at {at}")]
     Expired { at: Timestamp },

@@ -23,11 +23,11 @@ const MOST_BYTES: u64 = 4 << 30;
 /// Why a store cannot be used. Texts have no credentials and no signed addresses.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    #[error("`{url}` is no store")]
+    #[error("`{url}` is not a valid store address")]
     Url { url: String },
     #[error("the store `{url}` is not used, because the network is switched off")]
     Offline { url: String },
-    #[error("the endpoint of the store `{url}` is no http or https address")]
+    #[error("the endpoint of the store `{url}` is not an http or https URL")]
     Endpoint { url: String },
     #[error("no credentials for the store `{url}`")]
     Credentials { url: String, source: CredentialsError },

@@ -57,7 +57,7 @@ pub enum SnapshotError {
     LongRow { table: &'static str, row: usize, limit: usize },
     #[error("`{table}` has more than {limit} columns")]
     Columns { table: &'static str, limit: usize },
-    #[error("nothing but white space up to byte {at}")]
+    #[error("too much white space before byte {at}")]
     Blank { at: u64 },
     #[error("key `{key}` and the keys before it have more than {limit} bytes")]
     LongHead { key: String, limit: usize },
