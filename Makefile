@@ -28,7 +28,7 @@ setup: ## install the packages that the tests need, from Debian and PyPI
 
 test: ready setup check test-rust test-memory test-interop test-browser test-workflows test-python test-metaflow test-r test-docs test-fleet ## everything that must pass
 
-test-slow: ready test-pythons test-airflow test-install test-publish test-fleet-slow test-r-cran ## what takes minutes and seldom fails: other versions of Python, Airflow, installation of a release, a large fleet, the checks of crates.io and CRAN
+test-slow: ready test-pythons test-airflow test-install test-publish test-fleet-slow test-r-cran ## what takes minutes and seldom fails: other versions of Python, Airflow, installation of a release, a large fleet, the checks of `cargo publish` and CRAN
 
 check: ## formatting, lints, docs, versions
 	tools/metadata.py
