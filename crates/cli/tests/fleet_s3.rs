@@ -72,7 +72,7 @@ fn runs_go_to_a_bucket_and_a_copy_of_it_works_offline() {
     let before = groups(home, endpoint, URL);
     assert_eq!(before.iter().map(|group| group["runs"].as_u64().unwrap()).sum::<u64>(), 3);
     assert!(done(home, endpoint, &["fleet", "pull", "copy"]).contains("copied 6 files"));
-    assert!(done(home, endpoint, &["fleet", "compact"]).starts_with("merged 6 files of 1 days into 2"));
+    assert!(done(home, endpoint, &["fleet", "compact"]).starts_with("merged 6 files of 1 day into 2"));
     assert_eq!(groups(home, endpoint, URL), before);
     done(home, endpoint, &["fleet", "report", "-o", "fleet.html"]);
     assert!(fs::read_to_string(home.join("fleet.html")).unwrap().contains("train"));
