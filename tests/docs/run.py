@@ -43,7 +43,7 @@ HERE = Path(__file__).parent
 S3, INSTALL, AIRFLOW = "crates/cli/tests/fleet_s3.rs", "tests/install/run.sh", "python/airflow_tests/test_listener.py"
 # Commands of the pages that this test cannot run: the file that runs them instead, and how it does.
 ELSEWHERE = {
-    "make test": ("Makefile", "test: setup check"),
+    "make test": ("Makefile", "test-docs test-fleet ##"),
     "make bench-compare": ("Makefile", "benches/compare/run.py"),
     "cargo install --locked --path crates/cli": ("tests/docs/newcomer.sh", "cargo install"),
     "cargo run --release -- run -- sh -c 'seq 1000000 | sort -R | tail -1'": ("tests/docs/newcomer.sh", '"cargo run"'),
