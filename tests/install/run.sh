@@ -66,7 +66,8 @@ echo "== $(basename "$musl") by the loader of musl"
 rm -rf "$work/musl"
 python3 -m zipfile -e "$musl" "$work/musl"
 for module in "$work"/musl/resource_tracker/*.so; do
-    missing=$("/lib/ld-musl-$machine.so.1" --list "$module" 2>&1 | sed -n 's/.*: \(.*\): symbol not found$/\1/p' | sort -u)
+    listed=$("/lib/ld-musl-$machine.so.1" --list "$module" 2>&1 || true)
+    missing=$(sed -n 's/.*: \(.*\): symbol not found$/\1/p' <<<"$listed" | sort -u)
     others=$(grep -v '^_\?Py' <<<"$missing" || true)
     if [ -z "$missing" ] || [ -n "$others" ]; then
         echo "error: $module lacks ${others:-nothing, not even Python}" >&2
