@@ -1,7 +1,7 @@
 //! Views, the summary and example queries in SQL, for engines that read Parquet.
 //!
 //! In:  the engine, and the address of the store. Out: named statements. The sums are those of `summary`.
-//! Not here: the columns (`columns`). The example queries are in `questions.sql`, in the words of DuckDB.
+//! Not here: the columns (`columns`). The example queries are in `questions.sql`, in the words of `DuckDB`.
 
 use std::path::Path;
 
@@ -204,7 +204,7 @@ pub fn statements(
     parts.into_iter().flat_map(|(part, texts)| texts.into_iter().map(move |text| (part, text))).collect()
 }
 
-/// Statements with which DuckDB finds credentials by itself, for this store only.
+/// Statements with which `DuckDB` finds credentials by itself, for this store only.
 fn connect(url: &str, to: &Connection) -> Vec<String> {
     let string = |text: &str| Engine::DuckDb.string(text);
     let mut settings = vec!["TYPE s3".to_owned(), "PROVIDER credential_chain".to_owned()];

@@ -103,13 +103,11 @@ fn of_variables(
     let parse = |(name, url): (String, String)| {
         Address::parse(&url).ok_or_else(|| format!("`{name}` is no http:// or https:// URL"))
     };
-    match get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT".to_owned()) {
-        Some(of_metrics) => parse(of_metrics),
-        None => {
-            let default = || (String::new(), DEFAULT_URL.to_owned());
-            parse(of_all.unwrap_or_else(default)).map(|address| address.join(METRICS_PATH))
-        }
+    if let Some(of_metrics) = get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT".to_owned()) {
+        return parse(of_metrics);
     }
+    let default = || (String::new(), DEFAULT_URL.to_owned());
+    parse(of_all.unwrap_or_else(default)).map(|address| address.join(METRICS_PATH))
 }
 
 fn certificates(name: &str, path: &str) -> Result<Vec<u8>, String> {

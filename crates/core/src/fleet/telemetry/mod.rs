@@ -28,6 +28,7 @@ use endpoint::Endpoint;
 use sender::{Receiver, Sender};
 use values::Totals;
 
+use crate::market::cloud::DiscoveryResult;
 use crate::metric::Row;
 use crate::os;
 use crate::os::output::Output;
@@ -122,7 +123,7 @@ fn start_threads(sender: &Arc<Sender>) -> io::Result<()> {
     };
     start("rt-telemetry", Sender::work)?;
     if sender.needs_cloud() && start("rt-cloud-wait", Sender::find_cloud).is_err() {
-        sender.set_cloud(None);
+        sender.set_cloud(DiscoveryResult { cloud: None, discovery_time_s: 0.0 });
     }
     Ok(())
 }

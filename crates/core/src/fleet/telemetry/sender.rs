@@ -21,7 +21,7 @@ use super::endpoint::Endpoint;
 use super::values::Point;
 use super::{otlp, prometheus};
 use crate::human;
-use crate::market::cloud::{self, Cloud};
+use crate::market::cloud::{self, DiscoveryResult};
 use crate::os::Moment;
 use crate::os::http::{Client, HttpError};
 use crate::os::output::Output;
@@ -67,7 +67,7 @@ struct State {
     rejected_why: String,
     run: Run,
     /// `None` while it is not known.
-    cloud: Option<Option<Cloud>>,
+    cloud: Option<DiscoveryResult>,
     /// Whether the run has ended, so that the next round is the last.
     is_ended: bool,
     /// Whether the thread has ended, or should without another request.
@@ -170,10 +170,10 @@ impl Sender {
 
     /// Finds the cloud, which takes a second at most. A thread of its own, so that the end of a run does not wait for it.
     pub fn find_cloud(&self) {
-        self.set_cloud(cloud::discover(false).cloud);
+        self.set_cloud(cloud::discover(false));
     }
 
-    pub fn set_cloud(&self, cloud: Option<Cloud>) {
+    pub fn set_cloud(&self, cloud: DiscoveryResult) {
         self.state().cloud = Some(cloud);
         self.changed.notify_all();
     }
@@ -232,10 +232,10 @@ impl Sender {
 
     fn send_points(&self, state: MutexGuard<'_, State>, endpoint: &Endpoint, link: &mut Link) {
         let points = Vec::from(state.points.clone());
-        let (newest, run, cloud) = (state.newest.clone(), state.run.clone(), state.cloud.clone());
+        let (newest, run) = (state.newest.clone(), state.run.clone());
+        let cloud = state.cloud.as_ref().and_then(|found| found.cloud.clone());
         let (last, is_last) = (state.made, state.is_ended);
         drop(state);
-        let cloud = cloud.flatten();
         let body = otlp::request(&endpoint.attributes, &points, newest.as_ref(), &run, cloud.as_ref());
         let compressed = endpoint.is_compressed.then(|| gzip(&body)).transpose();
         let (body, encoding) = match compressed {
