@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+import glob
+import json
 import os
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, overload
@@ -111,7 +113,7 @@ class Fleet:
         seconds = _seconds(since)
         lines = self._fleet.summary(by, seconds) if engine == "native" else None
         if lines is None:
-            query = self._fleet.statements(_with_sql(engine), by)[-1]
+            (query,) = self._statements("summary", _with_sql(engine), by)
             runs = self._table("runs", engine, seconds, None, spark)
             if engine == "duckdb":
                 # The connection of the relation, which the query finds under this name.
@@ -119,8 +121,7 @@ class Fleet:
                 lines = [dict(zip(found.columns, row)) for row in found.fetchall()]
             elif engine == "polars":
                 if by.startswith("tag:"):
-                    path = "$['" + by[4:].replace("\\", "\\\\").replace("'", "\\'") + "']"
-                    runs = runs.with_columns(tag=_module("polars").col("tags").str.json_path_match(path))
+                    runs = runs.with_columns(tag=_polars_tag(by[4:]))
                 lines = _module("polars").SQLContext(runs=runs).execute(query).collect().to_dicts()
             else:
                 runs.createOrReplaceTempView("runs")
@@ -128,13 +129,13 @@ class Fleet:
         return TinyDataFrame(data=lines)
 
     def sql(self, engine: str = "duckdb", by: str = "job") -> str:
-        """Return views and the query of the summary as SQL.
+        """Return views and example queries as SQL.
 
         Args:
             engine: "duckdb", "spark" or "trino".
             by: What the summary groups runs by.
         """
-        return "".join(statement + ";\n\n" for statement in self._fleet.statements(engine, by))
+        return "".join(statement + ";\n\n" for _, statement in self._fleet.statements(engine, by))
 
     def push(self) -> int:
         """Store the runs of the user's history that the store does not have yet, and return their number."""
@@ -190,7 +191,7 @@ class Fleet:
             polars = _module("polars")
             runs = self._polars("runs").sort("stored_time", descending=True, nulls_last=True)
             return runs.unique("id", keep="first", maintain_order=True).filter(polars.col("parent").is_null())
-        self._create_views(slice(0, 3), engine, spark)
+        self._create_views("runs", engine, spark)
         if engine == "duckdb":
             return self._duckdb().sql("SELECT * EXCLUDE (copy, file) FROM runs")
         return spark.table("runs").drop("copy")
@@ -202,20 +203,23 @@ class Fleet:
             newest = samples.group_by("run_id").agg(_module("polars").col("file").min())
             samples = samples.join(newest, on=["run_id", "file"], how="semi").drop("file")
             return samples.join(runs.select("id"), left_on="run_id", right_on="id", how="semi")
-        self._create_views(slice(3, 5), engine, spark)
+        self._create_views("samples", engine, spark)
         if engine == "duckdb":
             samples = self._duckdb().sql("SELECT * EXCLUDE (file) FROM samples").set_alias("samples")
             return samples.join(runs.set_alias("wanted"), "samples.run_id = wanted.id", how="semi")
         samples = spark.table("samples").drop("file")
         return samples.join(runs.select(runs["id"].alias("run_id")), "run_id", "leftsemi")
 
-    def _create_views(self, which: slice, engine: str, spark: Any) -> None:
-        for view in self._fleet.statements(engine, "job")[which]:
+    def _statements(self, part: str, engine: str, by: str) -> list[str]:
+        return [statement for found, statement in self._fleet.statements(engine, by) if found == part]
+
+    def _create_views(self, part: str, engine: str, spark: Any) -> None:
+        for view in self._statements(part, engine, "job"):
             self._duckdb().execute(view) if engine == "duckdb" else spark.sql(view)
 
     def _polars(self, name: str, **options: Any) -> Any:
         return _module("polars").scan_parquet(
-            os.path.join(self.url, name, "*", "*.parquet"),
+            os.path.join(glob.escape(self.url), name, "*", "*.parquet"),
             hive_partitioning=True,
             missing_columns="insert",
             extra_columns="ignore",
@@ -237,6 +241,17 @@ def _where(runs: Any, engine: str, since: Optional[float], job: Optional[str]) -
     if job is not None:
         runs = runs.filter(column("job") == constant(job))
     return runs
+
+
+def _polars_tag(key: str) -> Any:
+    """Return the expression for the value of a tag; JSON paths cannot have all keys."""
+    polars = _module("polars")
+
+    def values(tags: Any) -> Any:
+        found = [json.loads(one).get(key) if one else None for one in tags]
+        return polars.Series(found, dtype=polars.String)
+
+    return polars.col("tags").map_batches(values, return_dtype=polars.String)
 
 
 def _with_sql(engine: str) -> str:

@@ -308,8 +308,53 @@ def test_engines_are_not_imported_with_the_package() -> None:
 
 
 def test_address_may_be_any_path(home: Path) -> None:
-    store = home / "a 'quoted' store"
+    store = home / "a 'quoted' [s]tore*? {x}"
+    # The pattern would match this folder.
+    record("other", store=home / "a 'quoted' store.. {x}")
     record("train", store=os.fsencode(store))
     for engine in ("duckdb", "polars"):
         pytest.importorskip(engine)
-        assert len(rows(engine, Fleet(store).runs(engine))["id"]) == 1
+        assert rows(engine, Fleet(store).runs(engine))["job"] == ["train"]
+        assert len(rows(engine, Fleet(store).samples(engine))["run_id"]) >= 1
+
+
+@pytest.mark.parametrize("key", ["a'b", 'x") y', "back\\slash", "a.b[0]", "~/", "--;", "$", "ü"])
+def test_key_of_a_tag_may_have_any_characters(store: Path, key: str) -> None:
+    for value in ("one", "two", None):
+        record("train", store=store, tags={key: value} if value else {})
+    fleet = Fleet(store)
+    native = fleet.summary(f"tag:{key}")
+    assert {"one", "two", None} == set(native["key"])
+    for engine in ("duckdb", "polars"):
+        pytest.importorskip(engine)
+        agree(native, fleet.summary(f"tag:{key}", engine=engine))
+
+
+def test_sql_has_views_summary_and_questions_for_each_engine(fleet: Fleet) -> None:
+    for engine in ("duckdb", "spark", "trino"):
+        text = fleet.sql(engine, by="tag:a;\nDROP")
+        assert "all_runs" in text and "WITH numbered" in text and text.count("\n-- Which") >= 4, text
+    tables = fleet.sql("trino")
+    for name in ("runs", "samples"):
+        table = tables.partition(f"CREATE TABLE IF NOT EXISTS {name}_files")[2].partition(";")[0]
+        columns = getattr(fleet, name)().columns
+        assert len(columns) > 50 and all(f'  "{column}" ' in table for column in columns), (name, table)
+
+
+def test_lines_with_equal_sums_have_one_order(store: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    pytest.importorskip("polars")
+    for job in ("b", "a", "c"):
+        record(job, store=store)
+    for number, path in enumerate(sorted(store.glob("runs/*/*.parquet"))):
+        job = "NULL::VARCHAR" if number == 1 else "job"
+        cells = f"* REPLACE (0e0 AS savings_usd, 1e0 AS cpu_hours_wasted, {job} AS job)"
+        other = store / "other"
+        query = f"SELECT {cells} FROM read_parquet('{path}', hive_partitioning = false)"
+        duckdb.sql(f"COPY ({query}) TO '{other}' (FORMAT parquet)")
+        other.replace(path)
+    fleet = Fleet(store)
+    keys = fleet.summary()["key"]
+    assert keys[0] is None and keys[1:] == sorted(keys[1:]) and len(keys) == 3
+    for engine in ("duckdb", "polars"):
+        assert fleet.summary(engine=engine)["key"] == keys, engine

@@ -11,8 +11,10 @@ of runs.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,20 +42,15 @@ def command(tracker: str, *words: str) -> tuple[str, float, float]:
     return done.stdout, time.monotonic() - began, int(done.stderr.split()[-1]) / 1024
 
 
-def statements(tracker: str, store: str, engine: str, by: str) -> list[str]:
-    text = command(tracker, "sql", "--store", store, "--engine", engine, "--by", by)[0]
-    return [statement for statement in text.split(";") if statement.strip()]
-
-
 def duckdb_views(tracker: str, store: str, by: str):  # noqa: ANN201
     """Open the dataset by DuckDB; return the connection and the query of the summary."""
     import duckdb
 
     connection = duckdb.connect()
-    *views, query = statements(tracker, store, "duckdb", by)
-    for view in views:
+    printed = queries.printed(command(tracker, "sql", "--store", store, "--by", by)[0])
+    for view in printed.views:
         connection.execute(view)
-    return connection, query
+    return connection, printed.summary
 
 
 def duckdb_rows(tracker: str, store: str, by: str) -> list[dict]:
@@ -74,10 +71,10 @@ class Spark:
         self.session.sparkContext.setLogLevel("ERROR")
 
     def rows(self, tracker: str, store: str, by: str) -> list[dict]:
-        *views, query = statements(tracker, store, "spark", by)
-        for view in views:
+        printed = queries.printed(command(tracker, "sql", "--store", store, "--engine", "spark", "--by", by)[0])
+        for view in printed.views:
             self.session.sql(view)
-        return [row.asDict() for row in self.session.sql(query).collect()]
+        return [row.asDict() for row in self.session.sql(printed.summary).collect()]
 
 
 def compare(engine: str, by: str, expected: list[dict], found: list[dict]) -> None:
@@ -102,6 +99,66 @@ def generate(generator: str, folder: str, runs: int) -> str:
     store = os.path.join(folder, f"store-{runs}")
     subprocess.run([generator, store, str(runs)], check=True, stdout=subprocess.DEVNULL)
     return store
+
+
+#: Keys of tags and the name of a folder that must not end a string, a path, a pattern or a comment.
+KEYS = ["a'b", 'x") y', "back\\slash", "a.b[0]", "~/", "--;", "new\nline", "$", "ü"]
+FOLDER = "a [b]*? {c} 'd'"
+DECOY = "a bXX {c} 'd'"
+
+
+def hostile(tracker: str, store: str, folder: str, spark: Spark | None) -> None:
+    """Any key of a tag, any folder, lines with equal sums, and files of other programs."""
+    import duckdb
+
+    connection = duckdb.connect()
+    place = os.path.join(folder, FOLDER)
+    day = "date=2026-03-01"
+    (file,) = connection.execute(f"SELECT min(file) FROM glob('{store}/runs/*/*.parquet')").fetchone()
+    connection.execute(f"CREATE TABLE run AS SELECT * FROM read_parquet('{file}', hive_partitioning = false) LIMIT 1")
+    equal = {"distributed": "NULL::VARCHAR", "parent": "NULL::VARCHAR", "savings_usd": "0e0", "cpu_hours_wasted": "1e0"}
+
+    def write(into: str, name: str, **cells: str) -> str:
+        """Copy the run with other cells, to a file that has its name later: DuckDB takes a path for a pattern."""
+        path = os.path.join(into, "runs", day, f"{name}.parquet")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        cells = {"id": f"'{name}'", **equal, **cells}
+        chosen = ", ".join(f"{cell} AS {column}" for column, cell in cells.items())
+        known = {row[0] for row in connection.execute("DESCRIBE run").fetchall()} & set(cells)
+        plain = os.path.join(folder, "plain.parquet")
+        connection.execute(f"COPY (SELECT * EXCLUDE ({', '.join(known)}), {chosen} FROM run) TO '{plain}' (FORMAT parquet)")
+        os.replace(plain, path)
+        return path
+
+    def cells(number: int) -> dict[str, str]:
+        tags = json.dumps({key: f"{key} {number}" for key in KEYS} if number else {})
+        return {"job": ["NULL::VARCHAR", "'b'", "'a'"][number], "tags": "'" + tags.replace("'", "''") + "'"}
+
+    files = [write(place, str(number), **cells(number)) for number in range(3)]
+    write(os.path.join(folder, DECOY), "decoy", job="'decoy'")
+    # The views of samples need a file.
+    samples = os.path.dirname(file).replace("/runs/", "/samples/")
+    os.makedirs(os.path.join(place, "samples", day), exist_ok=True)
+    shutil.copy(os.path.join(samples, min(os.listdir(samples))), os.path.join(place, "samples", day))
+    engines = {"duckdb": lambda by: duckdb_rows(tracker, place, by)}
+    if spark:
+        engines["spark"] = lambda by: spark.rows(tracker, place, by)
+    for by in ["job", *(f"tag:{key}" for key in KEYS)]:
+        expected = [None, "a", "b"] if by == "job" else [None, f"{by[4:]} 1", f"{by[4:]} 2"]
+        rows = summary(tracker, place, by)[0]
+        assert [row["key"] for row in rows] == expected, (by, rows)
+        for engine, found in engines.items():
+            assert [row["key"] for row in found(by)] == expected, (engine, by)
+    # A file that has more than this version knows stays as it is. Times in other units are the same times.
+    before = summary(tracker, place, "day")[0]
+    write(place, "0", **cells(0), of_later="7::INTEGER", start_time="start_time::TIMESTAMP_MS")
+    write(place, "1", **cells(1), of_later="[1, 2]", start_time="start_time::TIMESTAMP_NS")
+    write(place, "2", **cells(2), of_later="1.5::FLOAT")
+    since = command(tracker, "summary", "--json", "--store", place, "--by", "day", "--since", "2000-01-01")[0]
+    assert queries.rows_of(since) == before and before[0]["recordings"] == 3, since
+    command(tracker, "compact", "--store", place)
+    assert all(os.path.exists(path) for path in files) and summary(tracker, place, "day")[0] == before
+    print(f"{len(KEYS)} hostile keys and a hostile folder by {', '.join(engines)}", flush=True)
 
 
 def growth(tracker: str, generator: str, folder: str, runs: int, larger: str) -> None:
@@ -151,7 +208,10 @@ def main() -> int:
             if state == "before compact":
                 print(command(args.tracker, "compact", "--store", store)[0].strip(), flush=True)
         connection, _ = duckdb_views(args.tracker, store, "job")
-        queries.check(connection, answers.__getitem__)
+        of_engine = {name: queries.printed(command(args.tracker, "sql", "--store", store, "--engine", name)[0]) for name in ["duckdb", "spark", "trino"]}
+        queries.check(of_engine["duckdb"], connection, answers.__getitem__)
+        queries.check_trino(of_engine["trino"], connection)
+        hostile(args.tracker, store, folder, None)
         if args.runs >= 100_000:
             growth(args.tracker, args.generator, folder, args.runs, store)
         if "spark" in engines:
@@ -160,7 +220,9 @@ def main() -> int:
                 began = time.monotonic()
                 compare("spark", by, answers[by], spark.rows(args.tracker, store, by))
                 print(f"Spark by {by} {time.monotonic() - began:.2f} s", flush=True)
-            queries.check_spark(spark.session, connection)
+            queries.check_spark(of_engine["spark"], of_engine["duckdb"], spark.session, connection)
+            shutil.rmtree(os.path.join(folder, FOLDER))
+            hostile(args.tracker, store, folder, spark)
             spark.session.stop()
         connection.close()
     print(f"engines agree on {len(GROUPS)} groupings of {args.runs} runs: native, {', '.join(engines)}")

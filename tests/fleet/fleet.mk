@@ -7,7 +7,7 @@ FLEET_BIN = $${CARGO_TARGET_DIR:-$(CURDIR)/target}
 
 test-fleet: setup test-telemetry ## the dataset of 2,000 runs, beside DuckDB
 	[ -x $(FLEET)/bin/python ] || python3 -m venv $(FLEET)
-	$(FLEET)/bin/python -m pip install --quiet duckdb pytz
+	$(FLEET)/bin/python -m pip install --quiet duckdb pytz sqlglot
 	cargo build-for-tests
 	$(FLEET)/bin/python tests/fleet/engines.py --tracker $(FLEET_BIN)/debug/resource-tracker --generator $(FLEET_BIN)/debug/examples/fleet_runs
 
@@ -23,7 +23,7 @@ test-telemetry: setup ## metrics by OTLP, textfile, and Prometheus and Pushgatew
 
 test-fleet-slow: setup ## the dataset of 100,000 runs on a release build, beside DuckDB and Spark; needs Java 17
 	[ -x $(FLEET)/bin/python ] || python3 -m venv $(FLEET)
-	$(FLEET)/bin/python -m pip install --quiet duckdb pytz pyspark==4.*
+	$(FLEET)/bin/python -m pip install --quiet duckdb pytz sqlglot pyspark==4.*
 	cargo build --quiet --release
 	cargo build --quiet --release -p resource-tracker --features parquet --example fleet_runs
 	$(FLEET)/bin/python tests/fleet/engines.py --runs 100000 --engines duckdb,spark --tracker $(FLEET_BIN)/release/resource-tracker --generator $(FLEET_BIN)/release/examples/fleet_runs

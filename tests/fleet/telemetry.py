@@ -18,6 +18,7 @@ import json
 import os
 import socket
 import socketserver
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,7 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest, ExportMetricsServiceResponse
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -62,8 +63,10 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         if status == "hang":
             time.sleep(60)
         self.send_response(status)
-        self.send_header("Content-Length", "0")
+        for name, value in {"Content-Length": str(len(self.server.answer)), **self.server.headers}.items():
+            self.send_header(name, value)
         self.end_headers()
+        self.wfile.write(self.server.answer)
 
     do_PUT = do_POST
 
@@ -76,8 +79,9 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 @contextmanager
-def receiver(status: int | str = 200, statuses: tuple = ()):
+def receiver(status: int | str = 200, statuses: tuple = (), answer: bytes = b"", headers: dict | None = None):
     server = Server(("127.0.0.1", 0), Receiver)
+    server.answer, server.headers = answer, headers or {}
     server.requests, server.status, server.statuses = [], status, list(statuses)
     server.url = f"http://127.0.0.1:{server.server_port}"
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
@@ -153,6 +157,9 @@ def decoded(server) -> list:
     requests = []
     for _, method, path, headers, body in server.requests:
         assert (method, path) == ("POST", "/v1/metrics"), (method, path)
+        if "content-encoding" in headers:
+            assert headers["content-encoding"] == "gzip"
+            body = gzip.decompress(body)
         assert headers["content-type"] == "application/x-protobuf"
         assert headers["user-agent"].startswith("resource-tracker/")
         requests.append(ExportMetricsServiceRequest.FromString(body))
@@ -273,6 +280,85 @@ def otlp(home: str) -> None:
         settings.unlink()
         assert len(server.requests) > sent
     print("OTLP: variables, --offline and settings files")
+
+
+def variables_of_otlp(home: str) -> None:
+    """Standard variables: addresses as they are, compression, certificates, protocols; what the receiver answers."""
+
+    def notes(recording: dict) -> list[str]:
+        return [note for note in recording["run"].get("notes", []) if "OTLP" in note or "refused" in note]
+
+    job = ["sleep", "0.4"]
+    with receiver() as server:
+        variables = {
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": server.url + "/in/?key=secret9", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
+        }
+        done, _, recording = track(home, ["-i", "0.1", "--otlp"], job, variables)
+        assert {request[2] for request in server.requests} == {"/in/?key=secret9"}
+        assert {request[3]["content-encoding"] for request in server.requests} == {"gzip"}
+        last = ExportMetricsServiceRequest.FromString(gzip.decompress(server.requests[-1][4]))
+        assert "finished" in str(last) and not notes(recording), recording["run"]["notes"]
+        for protocol in ["grpc", "http/json"]:
+            sent = len(server.requests)
+            done, _, recording = track(home, ["--otlp"], job, {**variables, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol})
+            (note,) = notes(recording)
+            assert len(server.requests) == sent and protocol in note, note
+            assert "OTEL_EXPORTER_OTLP_PROTOCOL" in note and "http/protobuf" in note and "4318" in note, note
+    answer = ExportMetricsServiceResponse(partial_success={"rejected_data_points": 3, "error_message": "too old"})
+    with receiver(answer=answer.SerializeToString()) as server:
+        done, _, recording = track(home, ["-i", "0.2", "--otlp", server.url + "/v1/metrics/"], job)
+        assert {request[2] for request in server.requests} == {"/v1/metrics/"}
+        (note,) = notes(recording)
+        assert f"{3 * len(server.requests)} data points were refused" in note and "too old" in note, note
+    with receiver(statuses=(429,), headers={"Retry-After": "3"}) as server:
+        done, _, recording = track(home, ["-i", "0.2", "--otlp", server.url], ["sleep", "2.2"])
+        # By itself the pause is one second. The end does not wait.
+        assert len(server.requests) == 2 and not notes(recording), (len(server.requests), recording["run"]["notes"])
+    closed = f"http://127.0.0.1:{free_port()}"
+    done, _, recording = track(home, ["--otlp"], ["true"], {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": closed + "/?key=secret9"})
+    assert "secret9" not in json.dumps(recording["run"]["notes"]) and closed in json.dumps(recording["run"]["notes"])
+    certificate(home, job)
+    print("OTLP: addresses, gzip, certificate, protocols, partial success and Retry-After")
+
+
+def certificate(home: str, job: list[str]) -> None:
+    """A receiver whose certificate only the file of the variable knows."""
+    key, pem = os.path.join(home, "key.pem"), os.path.join(home, "cert.pem")
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", pem, *subject]
+    subprocess.run(make, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem, key)
+    with receiver() as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        url = server.url.replace("http://", "https://")
+        done, _, recording = track(home, ["--otlp", url], job)
+        assert not server.requests and url in json.dumps(recording["run"]["notes"]), recording["run"]
+        done, _, recording = track(home, ["--otlp", url], job, {"OTEL_EXPORTER_OTLP_CERTIFICATE": pem})
+        assert len(decoded(server)) >= 1 and "notes" not in recording["run"], recording["run"]
+
+
+def beside_a_hung_receiver(home: str) -> None:
+    """OTLP has all rows and the end, though the Pushgateway never answers."""
+    with receiver("hang") as hanging, receiver() as works:
+        options = ["-i", "0.2", "--pushgateway", hanging.url, "--otlp", works.url]
+        done, _, recording = track(home, options, ["sh", "-c", "sleep 1.5; exit 3"])
+        requests = decoded(works)
+    assert done.returncode == 3 and hanging.requests
+    notes = [note for note in recording["run"]["notes"] if "did not reach" in note]
+    assert len(notes) == 1 and hanging.url in notes[0], notes
+    times, statuses = set(), set()
+    for request in requests:
+        for metric in request.resource_metrics[0].scope_metrics[0].metrics:
+            points = getattr(metric, metric.WhichOneof("data")).data_points
+            if metric.name == "process.memory.usage":
+                times |= {round(point.time_unix_nano / 1e9, 3) for point in points}
+            if metric.name == "resource_tracker.run.info":
+                statuses |= {attributes_of(point.attributes)["resource_tracker.status"] for point in points}
+    process = recording["process_metrics"]
+    measured = {round(at, 3) for at, memory in zip(process["timestamp"], process["memory"]) if memory is not None}
+    assert times == measured and statuses == {"running", "failed"}, (times ^ measured, statuses)
+    print(f"beside a Pushgateway that hangs: OTLP has {len(times)} rows and the end")
 
 
 def textfile(home: str) -> None:
@@ -445,7 +531,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tracker", required=True)
     TRACKER = os.path.abspath(parser.parse_args().tracker)
-    for case in [otlp, textfile, real_receivers, failing_receivers]:
+    for case in [otlp, variables_of_otlp, beside_a_hung_receiver, textfile, real_receivers, failing_receivers]:
         with tempfile.TemporaryDirectory() as home:
             case(home)
     return 0

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use resource_tracker::fleet::By;
-use resource_tracker::fleet::columns::run_columns;
+use resource_tracker::fleet::columns::{VERSION, run_columns};
 use resource_tracker::fleet::dataset::Dataset;
 use resource_tracker::fleet::table::{Kind, Table};
 use serde_json::json;
@@ -145,4 +145,22 @@ fn newest_row_of_a_run_counts_and_days_before_since_are_not_read() {
     assert_eq!(hours(Some(1.5 * day_s)), Some(7.0));
     let error = dataset.summary(&By::Job, None).unwrap_err();
     assert!(error.to_string().contains("damaged.parquet") && error.hint().is_some());
+}
+
+#[test]
+fn file_of_a_later_version_is_not_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = Dataset::open(folder.path().to_str().unwrap()).unwrap();
+    for id in ["a", "b"] {
+        put(&dataset, id);
+    }
+    let later = folder.path().join("runs/date=1970-01-01/c.parquet");
+    let row = json!({"id": "c", "stored_time": 1.0, "job": "train", "cpu_hours_used": 0.5});
+    let table = Table::of_rows(run_columns(), &[row.as_object().unwrap().clone()]);
+    table.write(&mut std::fs::File::create(&later).unwrap(), VERSION + 1).unwrap();
+    let before = std::fs::read(&later).unwrap();
+    let done = dataset.compact().unwrap();
+    assert_eq!((done.merged_files, done.written_files), (4, 2), "runs and samples of two runs");
+    assert_eq!((std::fs::read(&later).unwrap(), recordings(&dataset)), (before, 3));
+    assert_eq!(dataset.compact().unwrap().written_files, 0, "what stays is not written again");
 }

@@ -71,8 +71,8 @@ impl Fleet {
         Ok(PyBytes::new(py, &content))
     }
 
-    /// The statements of views over the files: three for runs, two for samples. The last is the query of the summary.
-    fn statements(&self, engine: &str, by: &str) -> PyResult<Vec<String>> {
+    /// SQL as pairs of a part and a statement: the views of `runs` and of `samples`, the query of the `summary`, and others.
+    fn statements(&self, engine: &str, by: &str) -> PyResult<Vec<(&'static str, String)>> {
         let statements = self.0.statements(engine, &self::by(by)?);
         statements.ok_or_else(|| PyValueError::new_err(format!("`{engine}` is not an engine with SQL")))
     }

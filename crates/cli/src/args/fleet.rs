@@ -40,7 +40,7 @@ pub enum FleetCommand {
     /// Other processes may store runs, read the store or merge at the same time.
     #[command(after_help = "Example:\n  resource-tracker fleet compact --store /shared/runs")]
     Compact(StoreArgs),
-    /// Print views and the query of the summary for an SQL engine
+    /// Print views and example queries for an SQL engine
     #[command(after_help = "Example:\n  resource-tracker fleet sql --store /shared/runs | duckdb")]
     Sql(SqlArgs),
 }

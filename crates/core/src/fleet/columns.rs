@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::table::{Cells, Kind, Table};
 use crate::metric::Metric;
 use crate::report::Context;
-use crate::store::frame::{Column, CombinedOptions, FrameError};
+use crate::store::frame::{CombinedOptions, FrameError};
 use crate::store::history::Entry;
 use crate::store::recording::{Head, Recording, Status};
 
@@ -219,6 +219,16 @@ pub fn run_columns() -> impl Iterator<Item = (&'static str, Kind)> {
     RUNS.iter().map(|(name, kind, _)| (*name, *kind))
 }
 
+/// The columns of `samples` with their types; of GPUs, those of the first eight.
+pub fn sample_columns() -> Vec<(String, Kind)> {
+    const GPUS: usize = 8;
+    let once = Metric::ONCE.iter().map(|metric| (metric.combined_column(), kind_of(Some(*metric))));
+    let of_gpu =
+        |gpu| Metric::PER_GPU.iter().map(move |metric| (metric.column_of_gpu(gpu), kind_of(Some(*metric))));
+    let text = |name: &str| [(name.to_owned(), Kind::Text)];
+    text("run_id").into_iter().chain(once).chain((0..GPUS).flat_map(of_gpu)).chain(text("phase")).collect()
+}
+
 /// The samples of a run: the combined and extra columns, `run_id`, and the phase of each row.
 pub fn samples(recording: &Recording, id: &str) -> Result<Table, FrameError> {
     let options = CombinedOptions { extra: true, ..CombinedOptions::default() };
@@ -228,7 +238,7 @@ pub fn samples(recording: &Recording, id: &str) -> Result<Table, FrameError> {
     table.add_column("run_id", Cells::texts(&vec![id; rows]));
     for column in frame.columns() {
         let cells: Vec<Option<f64>> = column.iter().collect();
-        table.add_column(column.name(), Cells::numbers(&cells, kind_of(column)));
+        table.add_column(column.name(), Cells::numbers(&cells, kind_of(column.metric())));
     }
     if let Some(phases) = recording.phase_of_rows() {
         table.add_column("phase", Cells::texts(&phases));
@@ -237,8 +247,8 @@ pub fn samples(recording: &Recording, id: &str) -> Result<Table, FrameError> {
 }
 
 /// The type of a column is the same in every file, whatever its cells.
-fn kind_of(column: &Column) -> Kind {
-    match column.metric() {
+fn kind_of(metric: Option<Metric>) -> Kind {
+    match metric {
         Some(Metric::Timestamp) => Kind::Time,
         Some(metric) if metric.decimals() == 0 => Kind::Integer,
         _ => Kind::Double,

@@ -248,25 +248,32 @@ impl Dataset {
             });
             let merged: Vec<Object> = files.drain(..fit.count().max(2)).collect();
             // Another `compact` may have removed a file: what it wrote is merged the next time.
-            match self.merge(folder, &merged, is_runs) {
+            let merged = match self.merge(folder, &merged, is_runs) {
                 Err(DatasetError::Store(error)) if error.is_not_found() => return Ok(()),
                 merged => merged?,
-            }
-            done.merged_files += merged.len();
-            done.written_files += 1;
+            };
+            done.merged_files += merged;
+            done.written_files += usize::from(merged > 0);
         }
         Ok(())
     }
 
-    /// Writes the rows of these files to one file, and then removes these files.
-    fn merge(&self, folder: &str, files: &[Object], is_runs: bool) -> Result<(), DatasetError> {
-        let tables = self.read_all(folder, files, &[])?;
+    /// Writes the rows of these files to one file, and then removes these files. Files of a later version, or of another
+    /// program, that would lose something stay. Returns how many files are merged.
+    fn merge(&self, folder: &str, files: &[Object], is_runs: bool) -> Result<usize, DatasetError> {
+        let tables = files.iter().zip(self.read_all(folder, files, &[])?);
+        let (files, tables): (Vec<&Object>, Vec<Table>) =
+            tables.filter(|(_, table)| table.can_be_merged(columns::VERSION)).unzip();
+        if files.len() < 2 {
+            return Ok(0);
+        }
         let content = encode(&if is_runs { newest_runs(tables) } else { samples_once(tables, |_| true) })?;
         let target = format!("{MERGED}{:016x}{SUFFIX}", hash(&content));
         self.store.put(&format!("{folder}/{target}"), &content, true)?;
         let remove = |file: &Object| Ok(self.store.remove(&format!("{folder}/{}", file.name))?);
-        let merged: Vec<Object> = files.iter().filter(|file| file.name != target).cloned().collect();
-        self.each(&merged, remove).map(|_| ())
+        let merged: Vec<Object> = files.iter().filter(|file| file.name != target).copied().cloned().collect();
+        self.each(&merged, remove)?;
+        Ok(files.len())
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod columns;
 pub mod dataset;
+mod form;
 pub mod overview;
 mod page;
 pub mod pull;
@@ -49,24 +50,19 @@ impl Dataset {
         Ok(page::page(&self.overview(since_s)?, &self.url(), Moment::now().wall_s()))
     }
 
-    /// Views and the query of the summary as SQL for an engine: `duckdb`, `spark` or `trino`; `None` for another name.
+    /// Views, the query of the summary and example queries as SQL for an engine: `duckdb`, `spark` or `trino`; `None` for
+    /// another name.
     pub fn sql(&self, engine: &str, by: &By) -> Option<String> {
-        let statements = self.statements(engine, by)?.into_iter().map(|statement| statement + ";\n");
+        let statements = self.statements(engine, by)?.into_iter().map(|(_, statement)| statement + ";\n");
         Some(statements.collect::<Vec<_>>().join("\n"))
     }
 
-    /// The statements of [`Self::sql`]: views, first those of runs, and the query. Of `polars`, which has no views over
-    /// files, only the query is of use; the value of a tag must be in the column `tag`.
-    pub fn statements(&self, engine: &str, by: &By) -> Option<Vec<String>> {
-        let engine = match engine {
-            "duckdb" => Engine::DuckDb,
-            "spark" => Engine::Spark,
-            "trino" => Engine::Trino,
-            "polars" => Engine::Polars,
-            _ => return None,
-        };
-        let mut statements = sql::views(engine, &self.url());
-        statements.push(sql::summary(engine, by));
-        Some(statements)
+    /// The statements of [`Self::sql`], each with its part: `connection`, `runs` and `samples` make the views, `summary` is the
+    /// query of the summary, each `question` is an example. Of `polars`, which has no views over files, only the queries are
+    /// of use; the value of a tag must be in the column `tag`.
+    pub fn statements(&self, engine: &str, by: &By) -> Option<Vec<(&'static str, String)>> {
+        let statements =
+            sql::statements(Engine::from_name(engine)?, &self.url(), self.store.connection().as_ref(), by);
+        Some(statements.into_iter().map(|(part, statement)| (part.name(), statement)).collect())
     }
 }

@@ -1,17 +1,17 @@
 //! A table of the dataset in memory, and its Parquet file.
 //!
 //! In:  rows as JSON objects, or a Parquet file. Out: columns of nullable cells, or a Parquet file (snappy).
-//! Not here: which columns there are (`columns`), where files are (`store`).
+//! Not here: which columns there are (`columns`), their types in a file (`form`), where files are (`store`).
 //!
 //! Columns are read by the schema of the file. Those that only a later version knows are therefore kept when files are
-//! merged, and those that a file lacks are null.
+//! merged, and those that a file lacks are null. A file that has more than a table can hold says so.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical};
+use parquet::basic::Compression;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::{ByteArray, DataType};
@@ -23,21 +23,15 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
 
+pub use super::form::Kind;
+use super::form::{Form, field, form_of};
+
 /// Rows in a row group.
 const GROUP_ROWS: usize = 128 * 1024;
+/// The version of the schema in the metadata of a file.
+const VERSION_KEY: &str = "resource_tracker.schema_version";
 /// A file that says to have more rows is damaged.
 const MOST_ROWS: i64 = 100_000_000;
-
-/// Type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Text,
-    Flag,
-    Integer,
-    Double,
-    /// UTC, in microseconds.
-    Time,
-}
 
 /// The cells of a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,6 +155,10 @@ impl Cells {
 pub struct Table {
     columns: Vec<(String, Cells)>,
     len: usize,
+    /// Of the file, if it says so.
+    version: Option<u32>,
+    /// Whether the file has columns that are not in the table as they are in the file.
+    has_more: bool,
 }
 
 impl Table {
@@ -176,7 +174,7 @@ impl Table {
             }
             (name.to_owned(), cells)
         };
-        Self { columns: columns.into_iter().map(column).collect(), len: rows.len() }
+        Self { columns: columns.into_iter().map(column).collect(), len: rows.len(), ..Self::default() }
     }
 
     pub const fn len(&self) -> usize {
@@ -185,6 +183,11 @@ impl Table {
 
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whether a file of this version, with the rows of the table, has all that the file of the table has.
+    pub fn can_be_merged(&self, version: u32) -> bool {
+        !self.has_more && self.version.is_none_or(|of_file| of_file <= version)
     }
 
     pub fn column(&self, name: &str) -> Option<&Cells> {
@@ -261,21 +264,31 @@ impl Table {
             return Err(ParquetError::General("too many rows".to_owned()));
         }
         let is_wanted = |name: &str| wanted.is_empty() || wanted.contains(&name);
-        let mut table = Self::default();
-        let mut read: Vec<usize> = Vec::new();
+        let of_file = reader.metadata().file_metadata().key_value_metadata();
+        let version =
+            of_file.and_then(|pairs| pairs.iter().find(|pair| pair.key == VERSION_KEY)?.value.as_ref());
+        // A version that is no number is not known.
+        let version = version.map(|text| text.parse().unwrap_or(u32::MAX));
+        let mut table = Self { version, ..Self::default() };
+        let mut read: Vec<(usize, Form)> = Vec::new();
         for (at, column) in schema.columns().iter().enumerate() {
-            let Some(kind) = kind_of(column.self_type()) else { continue };
             // Nested and repeated columns are not ours.
-            if column.max_rep_level() == 0 && column.path().parts().len() == 1 && is_wanted(column.name()) {
-                table.columns.push((column.name().to_owned(), Cells::new(kind)));
-                read.push(at);
+            let is_plain = column.max_rep_level() == 0 && column.path().parts().len() == 1;
+            let form = form_of(column.self_type()).filter(|_| is_plain);
+            table.has_more |= form.is_none_or(|form| !form.is_ours);
+            if let Some(form) = form.filter(|_| is_wanted(column.name())) {
+                table.columns.push((column.name().to_owned(), Cells::new(form.kind)));
+                read.push((at, form));
             }
         }
         for group in 0..reader.num_row_groups() {
             let group = reader.get_row_group(group)?;
             let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-            for (at, (_, cells)) in read.iter().zip(&mut table.columns) {
+            for ((at, form), (_, cells)) in read.iter().zip(&mut table.columns) {
                 read_cells(group.get_column_reader(*at)?, cells, rows)?;
+                if let Cells::Time(times) = cells {
+                    form.convert(times.iter_mut().skip(table.len));
+                }
                 cells.pad(table.len + rows);
             }
             table.len += rows;
@@ -285,7 +298,7 @@ impl Table {
 
     /// Writes a Parquet file with this text as its schema version.
     pub fn write(&self, out: &mut (impl Write + Send), version: u32) -> Result<(), ParquetError> {
-        let version = KeyValue::new("resource_tracker.schema_version".to_owned(), version.to_string());
+        let version = KeyValue::new(VERSION_KEY.to_owned(), version.to_string());
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_max_row_group_row_count(Some(GROUP_ROWS))
@@ -307,35 +320,6 @@ impl Table {
         file.close()?;
         Ok(())
     }
-}
-
-fn kind_of(found: &Type) -> Option<Kind> {
-    let logical = match found {
-        Type::PrimitiveType { basic_info, .. } => basic_info.logical_type_ref(),
-        Type::GroupType { .. } => return None,
-    };
-    match (found.get_physical_type(), logical) {
-        (Physical::BYTE_ARRAY, _) => Some(Kind::Text),
-        (Physical::BOOLEAN, _) => Some(Kind::Flag),
-        (Physical::INT64, Some(LogicalType::Timestamp(_))) => Some(Kind::Time),
-        (Physical::INT64, _) => Some(Kind::Integer),
-        (Physical::DOUBLE, _) => Some(Kind::Double),
-        _ => None,
-    }
-}
-
-fn field(name: &str, kind: Kind) -> Result<Type, ParquetError> {
-    let (physical, logical) = match kind {
-        Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-        Kind::Flag => (Physical::BOOLEAN, None),
-        Kind::Integer => (Physical::INT64, None),
-        Kind::Double => (Physical::DOUBLE, None),
-        Kind::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MICROS))),
-    };
-    Type::primitive_type_builder(name, physical)
-        .with_logical_type(logical)
-        .with_repetition(Repetition::OPTIONAL)
-        .build()
 }
 
 fn read_cells(reader: ColumnReader, cells: &mut Cells, rows: usize) -> Result<(), ParquetError> {
@@ -428,7 +412,8 @@ mod tests {
         ];
         let table = Table::of_rows(COLUMNS, &rows);
         let read = Table::read(written(&table), &[]).unwrap();
-        assert_eq!(read, table);
+        assert_eq!((&read.columns, read.len, read.can_be_merged(1)), (&table.columns, table.len, true));
+        assert!(!read.can_be_merged(0), "a file of a later version");
         assert_eq!(
             (read.text("id", 1), read.number("start", 0), read.flag("ended", 1)),
             (Some("b"), Some(1.25), None)

@@ -31,6 +31,17 @@ enum Limit {
     Each(Duration),
 }
 
+/// A response.
+#[cfg(any(feature = "net", feature = "parquet"))]
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// The time after which the service wants the next request, if the header has seconds and no date.
+    #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "for telemetry"))]
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) body: Vec<u8>,
+}
+
 pub(crate) struct Client {
     limit: Limit,
     #[cfg_attr(not(feature = "net"), expect(dead_code, reason = "there are no responses without a client"))]
@@ -105,6 +116,13 @@ impl Client {
         &self,
         response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<(u16, Vec<u8>), HttpError> {
+        self.read_answer(response).map(|answer| (answer.status, answer.body))
+    }
+
+    fn read_answer(
+        &self,
+        response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<Answer, HttpError> {
         use std::io::{ErrorKind, Read as _};
         let read = response.and_then(|mut response| {
             // The limit of ureq counts the bytes before decompression.
@@ -115,7 +133,9 @@ impl Client {
             if body.len() as u64 > max {
                 return Err(ureq::Error::BodyExceedsLimit(max));
             }
-            Ok((response.status().as_u16(), body))
+            let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+            let retry_after = retry_after.and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
+            Ok(Answer { status: response.status().as_u16(), retry_after, body })
         });
         read.map_err(|error| match error {
             ureq::Error::Timeout(_) => HttpError::Timeout,
@@ -134,16 +154,25 @@ impl Client {
     /// A client for a service that the user names, for several threads. Each request has its own limit. No redirect is
     /// followed, since a signature and a header of authorization are for one host. Otherwise as [`Self::public`].
     pub(crate) fn service(request_limit: Duration, body_max_bytes: u64) -> Self {
+        Self::service_with_roots(request_limit, body_max_bytes, None)
+    }
+
+    /// [`Self::service`] with these root certificates as PEM, if there are any.
+    #[cfg_attr(not(feature = "net"), expect(unused_variables, reason = "there is no TLS without a client"))]
+    pub(crate) fn service_with_roots(
+        request_limit: Duration,
+        body_max_bytes: u64,
+        roots: Option<&[u8]>,
+    ) -> Self {
         Self {
             limit: Limit::Each(request_limit.min(DEADLINE_MAX)),
             body_max_bytes,
             #[cfg(feature = "net")]
-            agent: agent::service(),
+            agent: agent::service(roots),
         }
     }
 
     /// Sends a request with a body.
-    #[cfg(feature = "net")]
     pub(crate) fn send(
         &self,
         method: &str,
@@ -151,11 +180,23 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Result<(u16, Vec<u8>), HttpError> {
+        self.exchange(method, url, headers, body).map(|answer| (answer.status, answer.body))
+    }
+
+    /// [`Self::send`] with the time after which the service wants another request.
+    #[cfg(feature = "net")]
+    pub(crate) fn exchange(
+        &self,
+        method: &str,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Answer, HttpError> {
         let request = ureq::http::Request::builder().method(method).uri(url);
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request.body(body).map_err(|error| HttpError::Transport(error.into()))?;
         let request = self.agent.configure_request(request).timeout_global(Some(self.left()?));
-        self.read(self.agent.run(request.build()))
+        self.read_answer(self.agent.run(request.build()))
     }
 
     #[cfg(feature = "net")]
@@ -164,14 +205,14 @@ impl Client {
     }
 
     #[cfg(not(feature = "net"))]
-    pub(crate) fn send(
+    pub(crate) fn exchange(
         &self,
         _: &str,
         url: &str,
         headers: &[(&str, &str)],
         _: &[u8],
-    ) -> Result<(u16, Vec<u8>), HttpError> {
-        self.get(url, headers)
+    ) -> Result<Answer, HttpError> {
+        self.get(url, headers).map(|(status, body)| Answer { status, retry_after: None, body })
     }
 
     #[cfg(not(feature = "net"))]
@@ -214,10 +255,10 @@ mod agent {
     }
 
     #[cfg(feature = "parquet")]
-    pub(super) fn service() -> Agent {
+    pub(super) fn service(roots: Option<&[u8]>) -> Agent {
         const KEPT_CONNECTIONS: usize = 32;
         const CONNECT_LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
-        let config = with_tls()
+        let config = with_tls(roots)
             .max_redirects(0)
             .max_redirects_will_error(false)
             .accept_encoding(AutoHeaderValue::None)
@@ -228,10 +269,11 @@ mod agent {
         Agent::with_parts(config, Counted(DefaultConnector::default()), InThread)
     }
 
-    /// Root certificates by the user's settings; a status is no error.
-    fn with_tls() -> ConfigBuilder<AgentScope> {
+    /// Root certificates as given, else by the user's settings; a status is no error.
+    fn with_tls(roots: Option<&[u8]>) -> ConfigBuilder<AgentScope> {
         let mut tls = TlsConfig::builder();
-        let pem = std::env::var_os("SSL_CERT_FILE").and_then(|path| std::fs::read(path).ok());
+        let of_user = || std::env::var_os("SSL_CERT_FILE").and_then(|path| std::fs::read(path).ok());
+        let pem = roots.map(<[u8]>::to_vec).or_else(of_user);
         let roots: Vec<_> = parse_pem(&pem.unwrap_or_default())
             .filter_map(|item| match item {
                 Ok(PemItem::Certificate(certificate)) => Some(certificate),
@@ -245,7 +287,7 @@ mod agent {
     }
 
     pub(super) fn public() -> Agent {
-        let config = with_tls().build();
+        let config = with_tls(None).build();
         let proxy = config.proxy().and_then(|proxy| proxy.uri().authority()).map(ToString::to_string);
         let guard = RedirectGuard { proxy, is_first_internal: OnceLock::new() };
         Agent::with_parts(config, Counted(guard.chain(DefaultConnector::default())), InThread)

@@ -87,6 +87,15 @@ pub struct Object {
     pub bytes: u64,
 }
 
+/// How an object store is reached, without credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    pub region: Option<String>,
+    pub endpoint: Option<String>,
+    /// Whether the bucket is in the path of an address, and not in its host.
+    pub is_path_style: bool,
+}
+
 /// A place for objects.
 pub trait Store: fmt::Debug + Send + Sync {
     /// The address of the store.
@@ -94,6 +103,11 @@ pub trait Store: fmt::Debug + Send + Sync {
 
     /// Whether the store needs the network. A folder does not, also if its file system is on another machine.
     fn is_remote(&self) -> bool;
+
+    /// How other programs reach a store of the network, as far as variables say so.
+    fn connection(&self) -> Option<Connection> {
+        None
+    }
 
     /// Requests that are made at once.
     fn requests(&self) -> usize;

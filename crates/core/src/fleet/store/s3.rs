@@ -20,7 +20,7 @@ use url::Url;
 use super::credentials;
 use super::environment::{CredentialsError, Environment};
 use super::profile::Profile;
-use super::{MOST_BYTES, Object, Store, StoreError};
+use super::{Connection, MOST_BYTES, Object, Store, StoreError};
 use crate::os::http::{Client, HttpError};
 use crate::os::network;
 
@@ -98,6 +98,14 @@ impl Bucket {
         Ok(session)
     }
 
+    /// Few services but Amazon's have a name for each bucket, and its certificate allows no dot in the name.
+    fn is_path_style(&self, has_endpoint: bool) -> bool {
+        match self.environment.get("RESOURCE_TRACKER_S3_PATH_STYLE") {
+            Some(value) => !["0", "false", "no"].contains(&value),
+            None => has_endpoint || self.name.contains('.'),
+        }
+    }
+
     fn connect(&self) -> Result<Session, StoreError> {
         let environment = &self.environment;
         let denied = |source: CredentialsError| StoreError::Credentials { url: self.url(), source };
@@ -108,11 +116,7 @@ impl Bucket {
         let endpoint = (environment.get("AWS_ENDPOINT_URL_S3"))
             .or_else(|| environment.get("AWS_ENDPOINT_URL"))
             .or_else(|| profile.get("endpoint_url"));
-        // Few services but Amazon's have a name for each bucket, and its certificate allows no dot in the name.
-        let is_path_style = match environment.get("RESOURCE_TRACKER_S3_PATH_STYLE") {
-            Some(value) => !["0", "false", "no"].contains(&value),
-            None => endpoint.is_some() || self.name.contains('.'),
-        };
+        let is_path_style = self.is_path_style(endpoint.is_some());
         let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
         let endpoint = endpoint.map_or_else(|| format!("https://s3.{region}.{domain}"), str::to_owned);
         let style = if is_path_style { UrlStyle::Path } else { UrlStyle::VirtualHost };
@@ -218,6 +222,17 @@ impl Store for Bucket {
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn connection(&self) -> Option<Connection> {
+        let variable =
+            |names: [&str; 2]| names.iter().find_map(|name| self.environment.get(name)).map(str::to_owned);
+        let endpoint = variable(["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]);
+        Some(Connection {
+            region: variable(["AWS_REGION", "AWS_DEFAULT_REGION"]),
+            is_path_style: self.is_path_style(endpoint.is_some()),
+            endpoint,
+        })
     }
 
     fn requests(&self) -> usize {

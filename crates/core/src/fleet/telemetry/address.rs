@@ -6,7 +6,7 @@
 /// An `http://` or `https://` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Without user and password, and without a `/` at the end.
+    /// Without user and password, otherwise as given.
     pub url: String,
     pub authorization: Option<String>,
 }
@@ -17,7 +17,9 @@ impl Address {
         if !matches!(scheme, "http" | "https") || !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
             return None;
         }
-        let host_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        // A fragment is never sent.
+        let (rest, _) = rest.split_once('#').unwrap_or((rest, ""));
+        let host_end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(host_end);
         let (user, host) =
             authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
@@ -26,13 +28,19 @@ impl Address {
         }
         let authorization =
             user.map(|user| format!("Basic {}", base64(&percent_decoded(user), *b"+/", true)));
-        Some(Self { url: format!("{scheme}://{host}{}", path.trim_end_matches('/')), authorization })
+        Some(Self { url: format!("{scheme}://{host}{path}"), authorization })
     }
 
-    /// The address with `path` at its end.
-    pub fn join(mut self, path: &str) -> Self {
-        self.url.push_str(path);
-        self
+    /// The address with `path` at the end of its path. The query stays behind it.
+    pub fn join(self, path: &str) -> Self {
+        let shown = self.shown();
+        let query = &self.url[shown.len()..];
+        Self { url: format!("{}{path}{query}", shown.trim_end_matches('/')), ..self }
+    }
+
+    /// The address for messages. A query may have a key.
+    pub fn shown(&self) -> &str {
+        self.url.split_once('?').map_or(self.url.as_str(), |(shown, _)| shown)
     }
 }
 
@@ -76,11 +84,24 @@ mod tests {
     #[test]
     fn user_and_password_become_a_header() {
         let address = Address::parse("https://ada:pass%3Aw0rd@push.example:9091/base/").unwrap();
-        assert_eq!(address.url, "https://push.example:9091/base");
+        assert_eq!(address.url, "https://push.example:9091/base/");
         // From `printf ada:pass:w0rd | base64`.
         assert_eq!(address.authorization.as_deref(), Some("Basic YWRhOnBhc3M6dzByZA=="));
         let plain = Address::parse("http://127.0.0.1:4318").unwrap();
         assert_eq!((plain.join("/v1/metrics").url.as_str()), "http://127.0.0.1:4318/v1/metrics");
+    }
+
+    #[test]
+    fn query_stays_behind_the_path_and_out_of_messages() {
+        for (text, url) in [
+            ("http://h/in/?key=a/b#part", "http://h/in/v1/metrics?key=a/b"),
+            ("http://h?key=1", "http://h/v1/metrics?key=1"),
+            ("http://h//", "http://h/v1/metrics"),
+        ] {
+            let address = Address::parse(text).unwrap().join("/v1/metrics");
+            assert_eq!(address.url, url);
+            assert!(!address.shown().contains("key"), "{}", address.shown());
+        }
     }
 
     #[test]

@@ -4,10 +4,11 @@
 //! requests to a Pushgateway; one note for each receiver that did not get everything.
 //! Not here: the columns (`metric`), which options switch it on (the command).
 //!
-//! A row is put into a bounded queue, which takes microseconds; a thread of its own (`sender`) does the rest. At the end the
-//! tracker waits at most [`LAST_WAIT`] for it.
+//! A row is put into a bounded queue for each receiver, which takes microseconds; a thread for each (`sender`) does the rest.
+//! At the end the tracker waits at most [`LAST_WAIT`] for all of them.
 
 pub mod address;
+mod endpoint;
 pub mod names;
 pub mod otlp;
 pub mod prometheus;
@@ -19,12 +20,15 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use address::Address;
-use sender::{Receivers, Shared};
+use endpoint::Endpoint;
+use sender::{Receiver, Sender};
 use values::Totals;
 
+use crate::market::cloud::DiscoveryResult;
 use crate::metric::Row;
 use crate::os;
 use crate::os::output::Output;
@@ -39,8 +43,8 @@ const STACK_BYTES: usize = 1 << 20;
 /// Sends the rows of a run to the receivers that the user named.
 #[derive(Debug)]
 pub struct Telemetry {
-    shared: Arc<Shared>,
-    /// Receivers that are switched off.
+    senders: Vec<Arc<Sender>>,
+    /// Receivers that are switched off, and settings that are not supported.
     notes: Vec<String>,
 }
 
@@ -53,7 +57,7 @@ impl Telemetry {
         Address::parse(text).map(|_| text.to_owned())
     }
 
-    /// Starts the thread. The file is opened first, with `force` also if another program wrote it: what cannot be written
+    /// Starts the threads. The file is opened first, with `force` also if another program wrote it: what cannot be written
     /// is an error before the job starts. `None` if no receiver is named, or none is left with `offline`.
     pub fn start(
         (otlp, pushgateway): (Option<&str>, Option<&str>),
@@ -77,45 +81,62 @@ impl Telemetry {
         };
         let otlp = unless_offline("OTLP", otlp);
         let pushgateway = unless_offline("Pushgateway", pushgateway);
-        let otlp =
-            otlp.and_then(|given| otlp::Endpoint::of_environment(&given).map_err(|why| notes.push(why)).ok());
+        let otlp = otlp.and_then(|given| Endpoint::of_environment(&given, &mut notes));
         let pushgateway = pushgateway.and_then(|url| prometheus::pushgateway_address(&url, run));
+        let file = file.map(|(path, force)| Receiver::File { path: path.to_owned(), force });
         let receivers =
-            Receivers { otlp, pushgateway, file: file.map(|(path, force)| (path.to_owned(), force)) };
-        let shared = Arc::new(Shared::new(receivers, run.clone(), offline));
-        let of_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("rt-telemetry".to_owned()).stack_size(STACK_BYTES);
-        if let Err(error) = os::without_signals(|| thread.spawn(move || of_thread.work())) {
-            notes.push(format!("cannot start the thread for telemetry: {error}"));
-            shared.close();
+            file.into_iter().chain(pushgateway.map(Receiver::Pushgateway)).chain(otlp.map(Receiver::Otlp));
+        let senders: Vec<_> =
+            receivers.map(|receiver| Arc::new(Sender::new(receiver, run.clone()))).collect();
+        for sender in &senders {
+            if let Err(error) = start_threads(sender) {
+                notes.push(format!("cannot start a thread for telemetry: {error}"));
+                sender.close();
+            }
         }
-        let sink = TelemetrySink { shared: Arc::clone(&shared), totals: Totals::default() };
-        Ok(Some((Self { shared, notes }, Box::new(sink))))
+        let sink = TelemetrySink { senders: senders.clone(), totals: Totals::default() };
+        Ok(Some((Self { senders, notes }, Box::new(sink))))
     }
 
     /// Sends the end of the run. Returns what did not arrive.
     pub fn finish(mut self, run: &Run) -> Vec<String> {
         let ends = Instant::now() + LAST_WAIT;
         let mut notes = std::mem::take(&mut self.notes);
-        notes.extend(self.shared.finish(run, ends));
+        // All of them at the same time.
+        self.senders.iter().for_each(|sender| sender.end(run));
+        notes.extend(self.senders.iter().flat_map(|sender| sender.wait(ends)));
         notes
     }
 }
 
 impl Drop for Telemetry {
     fn drop(&mut self) {
-        self.shared.close();
+        self.senders.iter().for_each(|sender| sender.close());
     }
 }
 
+fn start_threads(sender: &Arc<Sender>) -> io::Result<()> {
+    let start = |name: &str, work: fn(&Sender)| {
+        let sender = Arc::clone(sender);
+        let thread = thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
+        os::without_signals(|| thread.spawn(move || work(&sender))).map(|_| ())
+    };
+    start("rt-telemetry", Sender::work)?;
+    if sender.needs_cloud() && start("rt-cloud-wait", Sender::find_cloud).is_err() {
+        sender.set_cloud(DiscoveryResult { cloud: None, discovery_time_s: 0.0 });
+    }
+    Ok(())
+}
+
 struct TelemetrySink {
-    shared: Arc<Shared>,
+    senders: Vec<Arc<Sender>>,
     totals: Totals,
 }
 
 impl Sink for TelemetrySink {
     fn take(&mut self, row: &Row) -> io::Result<ControlFlow<()>> {
-        self.shared.push(self.totals.add(row));
+        let point = self.totals.add(row);
+        self.senders.iter().for_each(|sender| sender.push(point.clone()));
         Ok(ControlFlow::Continue(()))
     }
 

@@ -1,116 +1,66 @@
-//! OTLP/HTTP: points as a request for metrics, and the variables of OpenTelemetry that say where it goes.
+//! OTLP/HTTP: points as a request for metrics, and what its answer says.
 //!
-//! In:  points, the facts about the run, `OTEL_…` variables. Out: an [`Endpoint`], the bytes of a request.
-//! Not here: names and units (`names`), when it is sent (`sender`).
+//! In:  points, the facts about the run. Out: the bytes of a request; how many points the receiver refused.
+//! Not here: names and units (`names`), where it is sent (`endpoint`), when (`sender`).
 //!
-//! Messages and the numbers of their fields: `metrics/v1/metrics.proto` of OpenTelemetry. The variables: "OTLP Exporter
-//! Configuration" and "General SDK Configuration" of its specification.
+//! Messages and the numbers of their fields: `metrics/v1/metrics.proto` and
+//! `collector/metrics/v1/metrics_service.proto` of OpenTelemetry.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Telemetry;
-use super::address::{Address, percent_decoded};
 use super::names::{self, Instrument, OtelName};
-use super::protobuf::Message;
+use super::protobuf::{Field, Message, field};
 use super::values::{Point, identity, in_base_unit, job_name, status};
 use crate::market::cloud::Cloud;
 use crate::metric::Metric;
 use crate::os::Moment;
 use crate::store::recording::Run;
 
-const DEFAULT_URL: &str = "http://localhost:4318";
-const METRICS_PATH: &str = "/v1/metrics";
-const DEFAULT_TIMEOUT_MS: u64 = 10_000;
 const CUMULATIVE: i64 = 2;
 
-/// Where requests go, and what the variables add to them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Endpoint {
-    pub address: Address,
-    pub headers: Vec<(String, String)>,
-    pub timeout: Duration,
-    /// Attributes of the resource, which replace those of the run.
-    attributes: Vec<(String, String)>,
-}
-
-impl Endpoint {
-    /// `given` is the URL of the user, or [`Telemetry::BY_VARIABLES`]. Why nothing can be sent, as a note.
-    pub fn of_environment(given: &str) -> Result<Self, String> {
-        Self::of(given, |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty()))
-    }
-
-    fn of(given: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
-            return Err("nothing is sent by OTLP: `OTEL_SDK_DISABLED` is set".to_owned());
-        }
-        // The variables of metrics come before those of all signals.
-        let of_metrics = |name: &str| {
-            let names = [format!("OTEL_EXPORTER_OTLP_METRICS_{name}"), format!("OTEL_EXPORTER_OTLP_{name}")];
-            names.iter().find_map(|name| variable(name))
-        };
-        let (url, is_complete) = match variable("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") {
-            _ if given != Telemetry::BY_VARIABLES => (given.to_owned(), given.ends_with(METRICS_PATH)),
-            Some(url) => (url, true),
-            None => (of_metrics("ENDPOINT").unwrap_or_else(|| DEFAULT_URL.to_owned()), false),
-        };
-        let address = Address::parse(url.trim())
-            .ok_or("nothing is sent by OTLP: `OTEL_EXPORTER_OTLP_ENDPOINT` is no http:// or https:// URL")?;
-        let timeout_ms = of_metrics("TIMEOUT").and_then(|text| text.trim().parse().ok());
-        let mut attributes = pairs(&variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());
-        if let Some(service) = variable("OTEL_SERVICE_NAME") {
-            attributes.retain(|(key, _)| key != "service.name");
-            attributes.push(("service.name".to_owned(), service));
-        }
-        Ok(Self {
-            address: if is_complete { address } else { address.join(METRICS_PATH) },
-            headers: pairs(&of_metrics("HEADERS").unwrap_or_default()),
-            timeout: Duration::from_millis(timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS)),
-            attributes,
-        })
-    }
-
-    /// The request for some points, which may be none. `newest` is the last point of the run, sent or not.
-    pub fn request(
-        &self,
-        points: &[Point],
-        newest: Option<&Point>,
-        run: &Run,
-        cloud: Option<&Cloud>,
-    ) -> Vec<u8> {
-        let pid = newest.and_then(|point| point.row.get(Metric::Pid));
-        let mut resource = resource(run, pid, cloud);
-        resource.retain(|(key, _)| self.attributes.iter().all(|(other, _)| other != key));
-        resource.extend(self.attributes.iter().map(|(key, value)| (key.clone(), json!(value))));
-        let mut request = Message::default();
-        request.message(1, |of_resource| {
-            of_resource.message(1, |message| {
-                for (key, value) in &resource {
-                    attribute(message, 1, key, value);
-                }
-            });
-            of_resource.message(2, |of_scope| {
-                of_scope.message(1, |scope| {
-                    scope.text(1, "resource-tracker");
-                    scope.text(2, crate::PROGRAM_VERSION);
-                });
-                metrics(of_scope, points, newest, run);
-            });
-            of_resource.text(3, names::SCHEMA_URL);
+/// The request for some points, which may be none. `newest` is the last point of the run, sent or not; `attributes` replace
+/// those of the run.
+pub fn request(
+    attributes: &[(String, String)],
+    points: &[Point],
+    newest: Option<&Point>,
+    run: &Run,
+    cloud: Option<&Cloud>,
+) -> Vec<u8> {
+    let pid = newest.and_then(|point| point.row.get(Metric::Pid));
+    let mut resource = resource(run, pid, cloud);
+    resource.retain(|(key, _)| attributes.iter().all(|(other, _)| other != key));
+    resource.extend(attributes.iter().map(|(key, value)| (key.clone(), json!(value))));
+    let mut request = Message::default();
+    request.message(1, |of_resource| {
+        of_resource.message(1, |message| {
+            for (key, value) in &resource {
+                attribute(message, 1, key, value);
+            }
         });
-        request.into_bytes()
-    }
+        of_resource.message(2, |of_scope| {
+            of_scope.message(1, |scope| {
+                scope.text(1, "resource-tracker");
+                scope.text(2, crate::PROGRAM_VERSION);
+            });
+            metrics(of_scope, points, newest, run);
+        });
+        of_resource.text(3, names::SCHEMA_URL);
+    });
+    request.into_bytes()
 }
 
-/// `key=value,key=value`, where values have the escapes of URLs.
-fn pairs(text: &str) -> Vec<(String, String)> {
-    let pair = |item: &str| {
-        let (key, value) = item.split_once('=')?;
-        let value = String::from_utf8(percent_decoded(value.trim())).ok()?;
-        Some((key.trim().to_owned(), value)).filter(|(key, _)| !key.is_empty())
+/// How many data points of a request the receiver did not take, and why, by the answer to the request.
+pub fn rejected(answer: &[u8]) -> Option<(u64, String)> {
+    let Some(Field::Bytes(partial_success)) = field(answer, 1) else { return None };
+    let Some(Field::Integer(points @ 1..)) = field(partial_success, 1) else { return None };
+    let why = match field(partial_success, 2) {
+        Some(Field::Bytes(why)) => String::from_utf8_lossy(why).into_owned(),
+        _ => String::new(),
     };
-    text.split(',').filter_map(pair).collect()
+    Some((points, why))
 }
 
 /// The attributes of the run. Facts without a name in the conventions start with `resource_tracker.`.
@@ -237,43 +187,17 @@ fn attribute(message: &mut Message, field: u32, key: &str, value: &Value) {
 mod tests {
     use super::*;
 
-    fn endpoint(given: &str, variables: &[(&str, &str)]) -> Result<Endpoint, String> {
-        Endpoint::of(given, |name| {
-            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
-        })
-    }
-
     #[test]
-    fn endpoint_of_metrics_is_complete_and_others_get_the_path() {
-        let url = |given: &str, variables: &[(&str, &str)]| endpoint(given, variables).unwrap().address.url;
-        let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://all.example/base/");
-        let metrics = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "https://metrics.example/in");
-        assert_eq!(url("env", &[]), "http://localhost:4318/v1/metrics");
-        assert_eq!(url("env", &[all]), "https://all.example/base/v1/metrics");
-        assert_eq!(url("env", &[all, metrics]), "https://metrics.example/in");
-        assert_eq!(url("http://given:4318", &[all, metrics]), "http://given:4318/v1/metrics");
-        assert_eq!(url("http://given/v1/metrics", &[]), "http://given/v1/metrics");
-        assert!(endpoint("env", &[("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317")]).is_err());
-        assert!(endpoint("env", &[("OTEL_SDK_DISABLED", "True")]).unwrap_err().contains("OTEL_SDK_DISABLED"));
-    }
-
-    #[test]
-    fn variables_of_metrics_come_before_those_of_all_signals() {
-        let found = endpoint(
-            "env",
-            &[
-                ("OTEL_EXPORTER_OTLP_HEADERS", "a=1"),
-                ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "Authorization=Bearer%20x, tenant = b ,bad"),
-                ("OTEL_EXPORTER_OTLP_TIMEOUT", "2500"),
-                ("OTEL_RESOURCE_ATTRIBUTES", "service.name=low,deployment.environment.name=ci"),
-                ("OTEL_SERVICE_NAME", "high"),
-            ],
-        )
-        .unwrap();
-        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        assert_eq!(found.headers, [pair("Authorization", "Bearer x"), pair("tenant", "b")]);
-        assert_eq!(found.timeout, Duration::from_millis(2500));
-        let expected = [pair("deployment.environment.name", "ci"), pair("service.name", "high")];
-        assert_eq!(found.attributes, expected);
+    fn answer_says_how_many_points_were_refused() {
+        let mut answer = Message::default();
+        answer.message(1, |partial| {
+            partial.integer(1, 7);
+            partial.text(2, "too old");
+        });
+        assert_eq!(rejected(&answer.into_bytes()), Some((7, "too old".to_owned())));
+        let mut warning = Message::default();
+        warning.message(1, |partial| partial.text(2, "deprecated"));
+        assert_eq!(rejected(&warning.into_bytes()), None);
+        assert_eq!((rejected(b""), rejected(b"ok\n"), rejected(b"{}")), (None, None, None));
     }
 }

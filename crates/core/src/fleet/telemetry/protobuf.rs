@@ -1,7 +1,6 @@
-//! The wire format of Protocol Buffers, as far as OTLP metrics need it: a writer of messages.
+//! The wire format of Protocol Buffers, as far as OTLP metrics need it: a writer of messages, and a reader of fields.
 //!
-//! By hand, since nothing is ever read: five kinds of fields are a page of code, and a crate with generated types would be
-//! five crates more. The tests decode every request with the published definitions.
+//! By hand: five kinds of fields are a page of code, and a crate with generated types would be five crates more. The tests decode every request with the published definitions.
 //! The format: <https://protobuf.dev/programming-guides/encoding/>.
 
 const FIXED64: u32 = 1;
@@ -71,6 +70,52 @@ impl Message {
     }
 }
 
+/// A field of a message that was received.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Field<'b> {
+    Integer(u64),
+    Bytes(&'b [u8]),
+}
+
+/// The field with this number; `None` also if the message is damaged, or the field is of another type.
+pub fn field(mut message: &[u8], number: u64) -> Option<Field<'_>> {
+    while !message.is_empty() {
+        let key = take_varint(&mut message)?;
+        let field = match key & 7 {
+            0 => Some(Field::Integer(take_varint(&mut message)?)),
+            1 => take(&mut message, 8).map(|_| None)?,
+            2 => {
+                let len = take_varint(&mut message)?;
+                Some(Field::Bytes(take(&mut message, len)?))
+            }
+            5 => take(&mut message, 4).map(|_| None)?,
+            _ => return None,
+        };
+        if key >> 3 == number {
+            return field;
+        }
+    }
+    None
+}
+
+fn take<'b>(message: &mut &'b [u8], len: u64) -> Option<&'b [u8]> {
+    let (taken, rest) = message.split_at_checked(usize::try_from(len).ok()?)?;
+    *message = rest;
+    Some(taken)
+}
+
+fn take_varint(message: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *take(message, 1)?.first()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,5 +131,22 @@ mod tests {
         let mut message = Message::default();
         message.integer(1, -2);
         assert_eq!(message.into_bytes(), b"\x08\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01");
+    }
+
+    #[test]
+    fn fields_are_found_and_damaged_messages_have_none() {
+        let message = b"\x08\x96\x01\x12\x07testing\x1d\x00\x00\x00\x00\x20\x05";
+        assert_eq!(field(message, 1), Some(Field::Integer(150)));
+        assert_eq!(field(message, 2), Some(Field::Bytes(b"testing")));
+        assert_eq!((field(message, 3), field(message, 4)), (None, Some(Field::Integer(5))));
+        for damaged in [
+            &b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01a"[..],
+            b"\x08",
+            b"<html>",
+            b"{\"a\": 1}",
+            &[0xff; 30],
+        ] {
+            assert_eq!(field(damaged, 2), None, "{damaged:?}");
+        }
     }
 }

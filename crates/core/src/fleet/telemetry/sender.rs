@@ -1,23 +1,27 @@
-//! The thread that sends, and the bounded queue before it.
+//! The thread that sends to a receiver, and the bounded queue before it.
 //!
-//! In:  points, and the end of the run. Out: requests and a file; what did not arrive.
+//! In:  points, and the end of the run. Out: requests or a file; what did not arrive.
 //! Not here: the content (`otlp`, `prometheus`).
 //!
-//! A request that fails is repeated with the next row, after a pause that doubles. OTLP gets all points of the queue in one
-//! request, the other receivers the newest point. A full queue loses its oldest point.
+//! Each receiver has a thread and a queue of its own, so that none waits for another. A request that fails is repeated with the
+//! next row, after a pause that doubles. OTLP gets all points of the queue in one request, the other receivers the newest
+//! point. A full queue loses its oldest point.
 
 use std::collections::VecDeque;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
 use super::address::Address;
-use super::otlp::Endpoint;
-use super::prometheus;
+use super::endpoint::Endpoint;
 use super::values::Point;
+use super::{otlp, prometheus};
 use crate::human;
-use crate::market::cloud::{self, Cloud};
+use crate::market::cloud::{self, DiscoveryResult};
 use crate::os::Moment;
 use crate::os::http::{Client, HttpError};
 use crate::os::output::Output;
@@ -31,22 +35,22 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 const MOST_BYTES_OF_ANSWER: u64 = 64 << 10;
 
 #[derive(Debug)]
-pub struct Receivers {
-    pub otlp: Option<Endpoint>,
-    pub pushgateway: Option<Address>,
-    /// With whether a file of another program is replaced.
-    pub file: Option<(PathBuf, bool)>,
+pub enum Receiver {
+    Otlp(Endpoint),
+    Pushgateway(Address),
+    /// `force` replaces a file of another program.
+    File {
+        path: PathBuf,
+        force: bool,
+    },
 }
 
-/// What the tracker and the thread share.
+/// What the tracker and the threads of a receiver share.
 #[derive(Debug)]
-pub struct Shared {
-    receivers: Receivers,
-    is_offline: bool,
+pub struct Sender {
+    receiver: Receiver,
     state: Mutex<State>,
     changed: Condvar,
-    /// Whether the file has its last content. Held while the file is written.
-    file: Mutex<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -58,27 +62,36 @@ struct State {
     made: u64,
     /// Number of points that OTLP never receives.
     lost: u64,
+    /// Data points that OTLP refused, and why.
+    rejected: u64,
+    rejected_why: String,
     run: Run,
+    /// `None` while it is not known.
+    cloud: Option<DiscoveryResult>,
     /// Whether the run has ended, so that the next round is the last.
     is_ended: bool,
     /// Whether the thread has ended, or should without another request.
     is_closed: bool,
-    otlp: Outcome,
-    pushgateway: Outcome,
-    file_error: Option<String>,
-}
-
-/// The last result of a receiver.
-#[derive(Debug, Default)]
-struct Outcome {
     has_end: bool,
+    /// Why the last request failed.
     error: Option<String>,
 }
 
-impl Shared {
-    pub fn new(receivers: Receivers, run: Run, is_offline: bool) -> Self {
+impl State {
+    fn finish_round(&mut self, is_last: bool, error: Option<String>) {
+        self.has_end = is_last && error.is_none();
+        self.error = error;
+    }
+}
+
+impl Sender {
+    pub fn new(receiver: Receiver, run: Run) -> Self {
         let state = Mutex::new(State { run, ..State::default() });
-        Self { receivers, is_offline, state, changed: Condvar::new(), file: Mutex::new(false) }
+        Self { receiver, state, changed: Condvar::new() }
+    }
+
+    pub const fn needs_cloud(&self) -> bool {
+        matches!(self.receiver, Receiver::Otlp(_))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -89,7 +102,7 @@ impl Shared {
     pub fn push(&self, point: Point) {
         let mut state = self.state();
         state.made += 1;
-        if self.receivers.otlp.is_some() {
+        if self.needs_cloud() {
             if state.points.len() == MOST_POINTS {
                 state.points.pop_front();
                 state.lost += 1;
@@ -106,16 +119,17 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Sends the end of the run and waits for it until `ends`. Returns a note for each receiver that lacks something.
-    pub fn finish(&self, run: &Run, ends: Instant) -> Vec<String> {
+    /// Lets the thread send the end of the run.
+    pub fn end(&self, run: &Run) {
         let mut state = self.state();
         state.run = run.clone();
         state.is_ended = true;
-        let newest = state.newest.clone();
         drop(state);
         self.changed.notify_all();
-        // Not by the thread, which may wait for a receiver.
-        self.write_file(newest.as_ref(), run, true);
+    }
+
+    /// Waits for the end of the run to arrive until `ends`. Returns notes about what the receiver lacks.
+    pub fn wait(&self, ends: Instant) -> Vec<String> {
         let mut state = self.state();
         while !state.is_closed {
             let left = ends.saturating_duration_since(Instant::now());
@@ -128,123 +142,158 @@ impl Shared {
     }
 
     fn notes(&self, state: &State) -> Vec<String> {
-        let lacks = |outcome: &Outcome, what: String, url: &str| {
-            let why = outcome.error.as_deref().unwrap_or("no answer in time");
-            (!outcome.has_end).then(|| format!("{what} did not reach `{url}`: {why}"))
-        };
-        let missing = state.lost + state.points.len() as u64;
-        let of_otlp = self.receivers.otlp.as_ref().and_then(|otlp| {
-            let what = match missing {
-                0 => "the end of the run".to_owned(),
-                missing => format!("{missing} of {} rows", state.made),
-            };
-            let url = &otlp.address.url;
-            let late = || format!("{missing} of {} rows did not reach `{url}`", state.made);
-            lacks(&state.otlp, what, url).or_else(|| (missing > 0).then(late))
-        });
-        let of_pushgateway = self.receivers.pushgateway.as_ref();
-        let of_pushgateway = of_pushgateway
-            .and_then(|address| lacks(&state.pushgateway, "the last row".to_owned(), &address.url));
-        of_otlp.into_iter().chain(of_pushgateway).chain(state.file_error.clone()).collect()
+        let why = state.error.as_deref().unwrap_or("no answer in time");
+        let lacks = |what: &str, url: &str| format!("{what} did not reach `{url}`: {why}");
+        match &self.receiver {
+            Receiver::Otlp(endpoint) => {
+                let url = endpoint.address.shown();
+                let missing = state.lost + state.points.len() as u64;
+                let rows = format!("{missing} of {} rows", state.made);
+                let of_rows = match missing {
+                    0 => (!state.has_end).then(|| lacks("the end of the run", url)),
+                    _ if !state.has_end => Some(lacks(&rows, url)),
+                    _ => Some(format!("{rows} did not reach `{url}`")),
+                };
+                let why = &state.rejected_why;
+                let of_points = (state.rejected > 0)
+                    .then(|| format!("{} data points were refused by `{url}`: {why}", state.rejected));
+                of_rows.into_iter().chain(of_points).collect()
+            }
+            Receiver::Pushgateway(address) if !state.has_end => vec![lacks("the last row", address.shown())],
+            Receiver::File { path, .. } if !state.has_end => {
+                let why = state.error.as_deref().unwrap_or("not done in time");
+                vec![format!("cannot write `{}`: {why}", path.display())]
+            }
+            Receiver::Pushgateway(_) | Receiver::File { .. } => Vec::new(),
+        }
+    }
+
+    /// Finds the cloud, which takes a second at most. A thread of its own, so that the end of a run does not wait for it.
+    pub fn find_cloud(&self) {
+        self.set_cloud(cloud::discover(false));
+    }
+
+    pub fn set_cloud(&self, cloud: DiscoveryResult) {
+        self.state().cloud = Some(cloud);
+        self.changed.notify_all();
     }
 
     /// The thread: a round for new points, and one for the end of the run.
     pub fn work(&self) {
-        let (mut otlp, mut pushgateway) = (Link::default(), Link::default());
-        let mut cloud = None;
+        let mut link = Link::default();
         let mut seen = 0;
         loop {
             let mut state = self.state();
-            while state.made == seen && !state.is_ended && !state.is_closed {
+            // All requests have the same facts about the cloud, but for a run that ends before they are known.
+            while (state.made == seen || self.needs_cloud() && state.cloud.is_none())
+                && !state.is_ended
+                && !state.is_closed
+            {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             if state.is_closed {
                 return;
             }
             seen = state.made;
-            let (newest, run, is_last) = (state.newest.clone(), state.run.clone(), state.is_ended);
-            drop(state);
-            self.write_file(newest.as_ref(), &run, is_last);
-            self.push_to_gateway(&mut pushgateway, newest.as_ref(), &run, is_last);
-            // The cloud is known after a second at most, and then stays the same for all requests.
-            let cloud = cloud.get_or_insert_with(|| self.cloud(is_last));
-            self.send_points(&mut otlp, &run, cloud.as_ref(), is_last);
+            let is_last = state.is_ended;
+            if is_last || link.is_due() {
+                match &self.receiver {
+                    Receiver::Otlp(endpoint) => self.send_points(state, endpoint, &mut link),
+                    Receiver::Pushgateway(address) => self.push_to_gateway(state, address, &mut link),
+                    Receiver::File { path, force } => self.write_file(state, path, *force),
+                }
+            } else {
+                drop(state);
+            }
             if is_last {
                 self.close();
             }
         }
     }
 
-    fn cloud(&self, is_last: bool) -> Option<Cloud> {
-        self.receivers.otlp.as_ref()?;
-        if is_last {
-            cloud::discovered(self.is_offline)?.cloud
-        } else {
-            cloud::discover(self.is_offline).cloud
-        }
-    }
-
-    fn write_file(&self, newest: Option<&Point>, run: &Run, is_last: bool) {
-        let Some((path, force)) = &self.receivers.file else { return };
-        let mut has_last = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if *has_last {
-            return;
-        }
-        *has_last = is_last;
-        let text = prometheus::text(newest, run, is_last.then(|| Moment::now().wall_s()));
-        let written = Output::open_argument(path, *force).and_then(|mut output| {
+    fn write_file(&self, state: MutexGuard<'_, State>, path: &std::path::Path, force: bool) {
+        let (text, is_last) = (text(&state), state.is_ended);
+        drop(state);
+        let written = Output::open_argument(path, force).and_then(|mut output| {
             output.write_all(text.as_bytes())?;
             output.commit()
         });
-        self.state().file_error =
-            written.err().map(|error| format!("cannot write `{}`: {error}", path.display()));
+        self.state().finish_round(is_last, written.err().map(|error| error.to_string()));
     }
 
-    fn push_to_gateway(&self, link: &mut Link, newest: Option<&Point>, run: &Run, is_last: bool) {
-        let Some(address) = &self.receivers.pushgateway else { return };
-        if !link.is_due(is_last) {
-            return;
-        }
-        let text = prometheus::text(newest, run, is_last.then(|| Moment::now().wall_s()));
+    fn push_to_gateway(&self, state: MutexGuard<'_, State>, address: &Address, link: &mut Link) {
+        let (text, is_last) = (text(&state), state.is_ended);
+        drop(state);
         let headers = [("Content-Type", prometheus::CONTENT_TYPE)];
-        let sent = link.send("PUT", address, &headers, text.as_bytes(), PUSHGATEWAY_TIMEOUT);
-        self.state().pushgateway =
-            Outcome { has_end: is_last && sent.is_ok(), error: sent.err().map(|refusal| refusal.why) };
+        let client = || Client::service(PUSHGATEWAY_TIMEOUT, MOST_BYTES_OF_ANSWER);
+        let sent = link.send(client, "PUT", address, &headers, text.as_bytes());
+        self.state().finish_round(is_last, sent.err().map(|refusal| refusal.why));
     }
 
-    fn send_points(&self, link: &mut Link, run: &Run, cloud: Option<&Cloud>, is_last: bool) {
-        let Some(otlp) = &self.receivers.otlp else { return };
-        if !link.is_due(is_last) {
-            return;
-        }
-        let (points, newest, last) = {
-            let state = self.state();
-            (Vec::from(state.points.clone()), state.newest.clone(), state.made)
+    fn send_points(&self, state: MutexGuard<'_, State>, endpoint: &Endpoint, link: &mut Link) {
+        let points = Vec::from(state.points.clone());
+        let (newest, run) = (state.newest.clone(), state.run.clone());
+        let cloud = state.cloud.as_ref().and_then(|found| found.cloud.clone());
+        let (last, is_last) = (state.made, state.is_ended);
+        drop(state);
+        let body = otlp::request(&endpoint.attributes, &points, newest.as_ref(), &run, cloud.as_ref());
+        let compressed = endpoint.is_compressed.then(|| gzip(&body)).transpose();
+        let (body, encoding) = match compressed {
+            Ok(Some(compressed)) => (compressed, Some(("Content-Encoding", "gzip"))),
+            _ => (body, None),
         };
-        let body = otlp.request(&points, newest.as_ref(), run, cloud);
-        let own = [("Content-Type", "application/x-protobuf")];
-        let of_user = otlp.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let headers: Vec<_> = own.into_iter().chain(of_user).collect();
-        let sent = link.send("POST", &otlp.address, &headers, &body, otlp.timeout);
+        let own = [("Content-Type", "application/x-protobuf")].into_iter().chain(encoding);
+        let of_user = endpoint.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let headers: Vec<_> = own.chain(of_user).collect();
+        let client =
+            || Client::service_with_roots(endpoint.timeout, MOST_BYTES_OF_ANSWER, endpoint.roots.as_deref());
+        let sent = link.send(client, "POST", &endpoint.address, &headers, &body);
+        let is_done = sent.as_ref().err().is_none_or(|refusal| !refusal.may_be_repeated);
+        let rejected = sent.as_ref().ok().and_then(|answer| otlp::rejected(answer));
+        let is_lost = sent.is_err();
         let mut state = self.state();
-        if sent.as_ref().err().is_none_or(|refusal| !refusal.may_be_repeated) {
+        state.finish_round(is_last, sent.err().map(|refusal| refusal.why));
+        if is_done {
             // Points that came meanwhile stay, also if the queue was full.
             let newer = usize::try_from(state.made - last).unwrap_or(usize::MAX);
             let answered = state.points.len().saturating_sub(newer);
             state.points.drain(..answered);
-            if sent.is_err() {
+            if is_lost {
                 state.lost += answered as u64;
             }
         }
-        state.otlp =
-            Outcome { has_end: is_last && sent.is_ok(), error: sent.err().map(|refusal| refusal.why) };
+        if let Some((points, why)) = rejected {
+            state.rejected = state.rejected.saturating_add(points);
+            state.rejected_why = first_line(why.as_bytes());
+        }
     }
+}
+
+/// The newest point in the format of Prometheus.
+fn text(state: &State) -> String {
+    let end_s = state.is_ended.then(|| Moment::now().wall_s());
+    prometheus::text(state.newest.as_ref(), &state.run, end_s)
+}
+
+/// The start of a text of a receiver, for a message.
+fn first_line(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let first: String = text.lines().next().unwrap_or_default().chars().take(120).collect();
+    human::printable(&first)
+}
+
+fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(2));
+    encoder.write_all(bytes)?;
+    encoder.finish()
 }
 
 /// Why a request was not accepted.
 struct Refusal {
     why: String,
     may_be_repeated: bool,
+    /// The receiver asks for a pause.
+    pause: Option<Duration>,
 }
 
 /// The connection to a receiver, kept between requests.
@@ -256,44 +305,50 @@ struct Link {
 }
 
 impl Link {
-    /// False during the pause after a failed request. The end of a run does not wait.
-    fn is_due(&self, is_last: bool) -> bool {
-        is_last || self.paused_until.is_none_or(|until| until <= Instant::now())
+    /// False during the pause after a failed request.
+    fn is_due(&self) -> bool {
+        self.paused_until.is_none_or(|until| until <= Instant::now())
     }
 
+    /// Sends a request, and returns the content of the answer.
     fn send(
         &mut self,
+        client: impl FnOnce() -> Client,
         method: &str,
         address: &Address,
         headers: &[(&str, &str)],
         body: &[u8],
-        timeout: Duration,
-    ) -> Result<(), Refusal> {
-        let client = self.client.get_or_insert_with(|| Client::service(timeout, MOST_BYTES_OF_ANSWER));
+    ) -> Result<Vec<u8>, Refusal> {
+        let client = self.client.get_or_insert_with(client);
+        let began = Instant::now();
         let agent = format!("resource-tracker/{}", crate::PROGRAM_VERSION);
         let authorization = address.authorization.as_deref().map(|value| ("Authorization", value));
         let more = [("User-Agent", agent.as_str())].into_iter().chain(authorization);
         let headers: Vec<_> = more.chain(headers.iter().copied()).collect();
-        let answer = client.send(method, &address.url, &headers, body);
-        let refusal = match answer {
-            Ok((200..=299, _)) => {
+        let refusal = match client.exchange(method, &address.url, &headers, body) {
+            Ok(answer) if (200..=299).contains(&answer.status) => {
                 (self.pause, self.paused_until) = (Duration::ZERO, None);
-                return Ok(());
+                return Ok(answer.body);
             }
-            Ok((status, body)) => {
-                let body = String::from_utf8_lossy(&body);
-                let first: String = body.lines().next().unwrap_or_default().chars().take(120).collect();
-                let why = format!("status {status} {}", human::printable(&first)).trim_end().to_owned();
+            Ok(answer) => {
+                let status = answer.status;
+                let why = format!("status {status} {}", first_line(&answer.body)).trim_end().to_owned();
                 // The specification of OTLP lists these.
-                Refusal { why, may_be_repeated: matches!(status, 429 | 502 | 503 | 504) }
+                let may_be_repeated = matches!(status, 429 | 502 | 503 | 504);
+                let pause = answer.retry_after.filter(|_| matches!(status, 429 | 503));
+                Refusal { why, may_be_repeated, pause }
             }
             Err(HttpError::Timeout) => {
-                Refusal { why: format!("no answer in {} s", timeout.as_secs_f64()), may_be_repeated: true }
+                let seconds = began.elapsed().as_secs_f64();
+                Refusal { why: format!("no answer in {seconds:.0} s"), may_be_repeated: true, pause: None }
             }
-            Err(HttpError::Transport(error)) => Refusal { why: error.to_string(), may_be_repeated: true },
+            Err(HttpError::Transport(error)) => {
+                Refusal { why: error.to_string(), may_be_repeated: true, pause: None }
+            }
         };
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        self.paused_until = Some(Instant::now() + self.pause);
+        let pause = refusal.pause.map_or(self.pause, |asked| asked.clamp(self.pause, LONGEST_PAUSE));
+        self.paused_until = Some(Instant::now() + pause);
         Err(refusal)
     }
 }
