@@ -220,20 +220,25 @@ fn refusals_are_explained_without_secrets() {
 }
 
 #[test]
-fn failures_of_the_network_end_and_only_an_overloaded_service_is_asked_again() {
+fn passing_failures_are_asked_again_within_the_time_limit_and_others_end() {
     let broken = |reply: Reply| TestServer::start(move |_| reply.clone());
     let slow = failure(503, "SlowDown");
-    for (reply, text, requests) in [
-        (slow.clone(), "503 SlowDown", 4),
-        (failure(500, "InternalError"), "500 InternalError", 4),
-        (failure(403, "AccessDenied"), "403 AccessDenied", 1),
-        (failure(403, "ExpiredToken"), "have expired", 1),
-        (failure(301, "PermanentRedirect"), "AWS_REGION", 1),
-        (Reply::HalfUpload, "cannot write", 1),
-        (Reply::Hang, "no answer within 0.5 s", 1),
+    for (reply, text, requests, limit) in [
+        (slow.clone(), "503 SlowDown", 4, "60"),
+        (slow.clone(), "503 SlowDown", 1, "0.1"),
+        (failure(500, "InternalError"), "500 InternalError", 4, "60"),
+        (failure(502, ""), "502 ", 4, "60"),
+        (failure(429, "TooManyRequests"), "429 TooManyRequests", 4, "60"),
+        (failure(400, "RequestTimeout"), "400 RequestTimeout", 4, "60"),
+        (failure(400, "InvalidRequest"), "400 InvalidRequest", 1, "60"),
+        (failure(403, "AccessDenied"), "the clock of this machine", 1, "60"),
+        (failure(403, "ExpiredToken"), "have expired", 1, "60"),
+        (failure(301, "PermanentRedirect"), "AWS_REGION", 1, "60"),
+        (Reply::HalfUpload, "cannot write", 4, "60"),
+        (Reply::Hang, "no answer within 0.5 s", 1, "0.5"),
     ] {
         let server = broken(reply);
-        let environment = environment(&server.url(), &[("RESOURCE_TRACKER_STORE_TIMEOUT", "0.5")]);
+        let environment = environment(&server.url(), &[("RESOURCE_TRACKER_STORE_TIMEOUT", limit)]);
         let error = put(&Dataset::open_with(URL, environment).unwrap(), "a").unwrap_err();
         assert!(shown(&error).contains(text), "{}", shown(&error));
         assert_eq!(server.log().len(), requests, "{text}");
@@ -250,6 +255,8 @@ fn failures_of_the_network_end_and_only_an_overloaded_service_is_asked_again() {
     });
     put(&dataset(&server.url()), "a").unwrap();
     assert_eq!(server.log().len(), 3);
+    // The limit of 5 s, and a clock that is 15 minutes slow.
+    assert!(server.log().iter().all(|request| request.path.contains("X-Amz-Expires=905")));
 }
 
 /// A service for credentials of EC2 instances and containers. A token is required.
@@ -298,6 +305,9 @@ fn credentials_come_from_profile_files_containers_and_instances() {
     let token = tempfile::NamedTempFile::new().unwrap();
     fs::write(token.path(), "token-2\n").unwrap();
     days(&[("AWS_PROFILE", "team")]).unwrap();
+    days(&[("AWS_PROFILE", "team"), ("RESOURCE_TRACKER_S3_PATH_STYLE", "True")]).unwrap();
+    // The bucket is no part of an address that is a number.
+    days(&[("AWS_PROFILE", "team"), ("RESOURCE_TRACKER_S3_PATH_STYLE", "False")]).unwrap_err();
     days(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &valid.url())]).unwrap();
     days(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &valid.url()), ("AWS_ENDPOINT_URL_S3", "")]).unwrap();
     days(&[
@@ -305,10 +315,23 @@ fn credentials_come_from_profile_files_containers_and_instances() {
         ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", token.path().to_str().unwrap()),
     ])
     .unwrap();
+    // Below a file, no file can be read; one that is named must be.
+    let below_a_file = token.path().join("config");
+    let named = below_a_file.to_str().unwrap();
+    days(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &valid.url()), ("HOME", token.path().to_str().unwrap())])
+        .unwrap();
     for (others, text) in [
-        (&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", expired.url().as_str())][..], "expired at 2020"),
+        (&[("AWS_CONFIG_FILE", named)][..], "cannot read `"),
+        (&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", expired.url().as_str())], "expired at 2020"),
         (&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &container)], "the container's service"),
-        (&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://203.0.113.7/")], "no service of this machine"),
+        (
+            &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://203.0.113.7/")],
+            "neither a service of this machine",
+        ),
+        (
+            &[("AWS_EC2_METADATA_DISABLED", "true"), ("AWS_WEB_IDENTITY_TOKEN_FILE", "/token")],
+            "`aws configure export-credentials",
+        ),
         (&[("AWS_PROFILE", "sso")], "`sso` has no access key"),
         (&[("AWS_PROFILE", "other")], "no profile named `other`"),
     ] {

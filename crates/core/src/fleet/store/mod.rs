@@ -71,9 +71,9 @@ fn status_hint(status: u16, code: &str) -> Option<&'static str> {
         (_, "RequestTimeTooSkewed") => Some("set the clock of this machine"),
         (_, "NoSuchBucket") => Some("create the bucket, or check its name and AWS_ENDPOINT_URL"),
         (301 | 307 | 400, _) => Some("set AWS_REGION to the region of the bucket"),
-        (401 | 403, _) => {
-            Some("the credentials must allow to list the bucket and to read, write and delete its objects")
-        }
+        (401 | 403, _) => Some(
+            "the credentials must allow to list the bucket and to read, write and delete its objects, and the clock of this machine must be right",
+        ),
         (500.., _) => Some("the service is overloaded or out of order: try again later"),
         _ => None,
     }
