@@ -251,7 +251,7 @@ impl Store for Bucket {
         })
     }
 
-    fn put(&self, key: &str, content: &[u8], _: bool) -> Result<(), StoreError> {
+    fn put(&self, key: &str, content: &[u8]) -> Result<(), StoreError> {
         let full = format!("{}{key}", self.prefix);
         let sent = self.request("write", key, |session| {
             let put = session.bucket.put_object(Some(&session.credentials), &full);
