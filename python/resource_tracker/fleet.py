@@ -111,7 +111,7 @@ class Fleet:
             spark: Session of Spark for `engine="spark"`.
         """
         seconds = _seconds(since)
-        lines = self._fleet.summary(by, seconds) if engine == "native" else None
+        lines = self._read(self._fleet.summary(by, seconds)) if engine == "native" else None
         if lines is None:
             (query,) = self._statements("summary", _with_sql(engine), by)
             runs = self._table("runs", engine, seconds, None, spark)
@@ -148,11 +148,20 @@ class Fleet:
 
     def compact(self) -> dict[str, int]:
         """Merge the small files of each day, and return the number of `days`, `merged_files` and `written_files`."""
-        return dict(zip(("days", "merged_files", "written_files"), self._fleet.compact()))
+        return dict(zip(("days", "merged_files", "written_files"), self._read(self._fleet.compact())))
+
+    def _read(self, found: Any) -> Any:
+        """Warn about files that could not be read, and return what the others have."""
+        from ._session import _log
+
+        warning = self._fleet.take_warning()
+        if warning is not None:
+            _log("warning", "%s", warning)
+        return found
 
     def _table(self, name: str, engine: str, since: Optional[float], job: Optional[str], spark: Any) -> Any:
         if engine == "native":
-            return TinyDataFrame(data=self._fleet.rows(name, since, job))
+            return TinyDataFrame(data=self._read(self._fleet.rows(name, since, job)))
         if engine not in _ENGINES:
             raise ValueError(f"`engine` must be one of {', '.join(_ENGINES)}, not {engine!r}")
         if engine == "spark" and spark is None:
@@ -169,7 +178,8 @@ class Fleet:
 
     def _arrow(self, name: str, since: Optional[float], job: Optional[str]) -> Any:
         parquet = _module("pyarrow.parquet")
-        return parquet.read_table(_module("pyarrow").BufferReader(self._fleet.parquet(name, since, job)))
+        content = self._read(self._fleet.parquet(name, since, job))
+        return parquet.read_table(_module("pyarrow").BufferReader(content))
 
     def _of_arrow(self, table: Any, engine: str, spark: Any) -> Any:
         if engine == "duckdb":

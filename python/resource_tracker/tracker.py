@@ -359,7 +359,9 @@ class ResourceTracker:
         (1, True)
         """
         self.wait_for_samples(1, timeout=self.interval * 5)
-        return self._session.advise(slowdown, earlier_runs, _paths(input), filters, _address(store))
+        advice = self._session.advise(slowdown, earlier_runs, _paths(input), filters, _address(store))
+        self._warn()
+        return advice
 
     def as_dict(self) -> dict[str, Any]:
         """Return the facts and figures of the run, the same as in `resource-tracker list --json`.

@@ -122,6 +122,20 @@ def test_store_that_cannot_be_used_is_a_warning_of_a_tracker_and_an_error_of_a_f
         last.advise(store="s3://bucket/runs")
 
 
+def test_file_that_cannot_be_read_is_left_out_with_a_warning(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    record("train", store=store)
+    last = record("train", store=store)
+    (day,) = store.glob("runs/*")
+    (day / "damaged.parquet").write_text("PAR1")
+    fleet = Fleet(store)
+    actions = (lambda: fleet.summary()["runs"] == [2], fleet.runs, fleet.compact, lambda: last.advise(store=store))
+    for act in actions:
+        caplog.clear()
+        assert act()
+        assert "damaged.parquet" in caplog.text, caplog.text
+    assert (day / "damaged.parquet").exists()
+
+
 def test_forked_child_stores_nothing(store: Path) -> None:
     program = """
         import os, sys

@@ -34,5 +34,7 @@ fleet_summary <- function(store, by = "job", since = NULL) {
     if (!inherits(since, c("POSIXct", "Date"))) raise("value", "`since` must be a POSIXct or Date")
     since <- as.numeric(as.POSIXct(since))
   }
-  core(fleet_groups(text(store, "store"), text(by, "by"), since))
+  found <- core(fleet_groups(text(store, "store"), text(by, "by"), since))
+  if (!is.null(found$warning)) caution(found$warning)
+  found$groups
 }

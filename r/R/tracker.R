@@ -154,7 +154,9 @@ ResourceTracker <- R6Class("ResourceTracker",
       filters <- filters_of(...)
       private$wait_for_first()
       advice <- session_advise(private$session, slowdown, earlier_runs, input, filters, text_or_null(store, "store"))
-      shown(core(advice), "resource_tracker_advice")
+      advice <- core(advice)
+      private$warn()
+      shown(advice, "resource_tracker_advice")
     },
 
     #' @description Starts a phase of the job, which lasts until the next mark. Has no effect before the start and after the

@@ -161,6 +161,32 @@ def hostile(tracker: str, store: str, folder: str, spark: Spark | None) -> None:
     print(f"{len(KEYS)} hostile keys and a hostile folder by {', '.join(engines)}", flush=True)
 
 
+def during_compact(tracker: str, generator: str, folder: str, runs: int) -> None:
+    """Query the views of DuckDB while `fleet compact` merges and removes: a query counts each run once, or misses a file."""
+    import duckdb
+
+    store = generate(generator, folder, runs)
+    connection, _ = duckdb_views(tracker, store, "job")
+    count = "SELECT (SELECT count(*) FROM all_runs), (SELECT count(DISTINCT id) FROM all_runs), (SELECT count(*) FROM samples)"
+    expected = connection.execute(count).fetchone()
+    assert expected[:2] == (runs, runs), expected
+    done, failed = 0, 0
+    with subprocess.Popen([tracker, "fleet", "compact", "--store", store], stdout=subprocess.DEVNULL) as compact:
+        while compact.poll() is None:
+            try:
+                found = connection.execute(count).fetchone()
+            except duckdb.IOException as error:
+                assert "No such file" in str(error) or "Cannot open file" in str(error), error
+                failed += 1
+            else:
+                assert found == expected, f"while files are merged: {found}, not {expected}"
+                done += 1
+    assert compact.returncode == 0 and done > 0, (compact.returncode, done)
+    assert connection.execute(count).fetchone() == expected
+    connection.close()
+    print(f"during compact: {done} queries of DuckDB counted {runs} runs, {failed} missed a file", flush=True)
+
+
 def growth(tracker: str, generator: str, folder: str, runs: int, larger: str) -> None:
     """Compare time and memory with those of a tenth of the runs, on compacted datasets; the best of five."""
     smaller = generate(generator, folder, runs // 10)
@@ -207,6 +233,7 @@ def main() -> int:
                     print(f"{state}: DuckDB {time.monotonic() - began:.2f} s", flush=True)
             if state == "before compact":
                 print(command(args.tracker, "compact", "--store", store)[0].strip(), flush=True)
+        during_compact(args.tracker, args.generator, folder, 300)
         connection, _ = duckdb_views(args.tracker, store, "job")
         of_engine = {name: queries.printed(command(args.tracker, "sql", "--store", store, "--engine", name)[0]) for name in ["duckdb", "spark", "trino"]}
         queries.check(of_engine["duckdb"], connection, answers.__getitem__)

@@ -1,22 +1,24 @@
 //! `fleet`: the runs of many machines in one store.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use resource_tracker::human::{self, Scale};
-use resource_tracker::{Fleet, HistoryEntry, Output};
+use resource_tracker::{Fleet, HistoryEntry, Output as File};
 use serde_json::json;
 
-use crate::args::{FleetCommand, FleetReportArgs, PullArgs, PushArgs, SqlArgs, StoreArgs, SummaryArgs};
+use crate::args::{
+    CompactArgs, FleetCommand, FleetReportArgs, PullArgs, PushArgs, SqlArgs, StoreArgs, SummaryArgs,
+};
 use crate::failure::Failure;
 use crate::load::recovered_history;
 use crate::show::{self, Table};
 
 /// `run` waits this long for its run to be stored.
-const MOST_WAIT: Duration = Duration::from_secs(1);
+const MOST_WAIT: Duration = Duration::from_millis(250);
 
 pub fn fleet(command: &FleetCommand) -> Result<u8, Failure> {
     match command {
@@ -37,33 +39,56 @@ fn allowed(args: &StoreArgs) -> Result<&Fleet, Failure> {
 
 fn push(args: &PushArgs) -> Result<u8, Failure> {
     let (store, history) = (allowed(&args.to)?, recovered_history()?);
-    let entries: Vec<HistoryEntry> = if args.runs.is_empty() {
+    let mut entries: Vec<HistoryEntry> = if args.runs.is_empty() {
         let listing = history.list()?;
         show::unreadable_runs(&listing.damaged);
         listing.entries
     } else {
         args.runs.iter().map(|name| history.find(name)).collect::<Result<_, _>>()?
     };
-    let stored = store
-        .push_all(
-            &history,
-            &entries,
-            |number, of| show::progress_bar("storing runs", number - 1, of),
-            |error| {
-                show::progress_done();
-                show::warning(&resource_tracker::with_causes(&error));
-            },
-        )
-        .map_err(failure)?;
+    let runs = entries.len();
+    // A named run is stored again, since the store may have lost it.
+    entries.retain(|entry| !args.runs.is_empty() || store.lacks(entry));
+    let mut warnings = Vec::new();
+    let bar = |number, of| show::progress_bar("storing runs", number - 1, of);
+    let skip = |error| warnings.push(resource_tracker::with_causes(&error));
+    let stored = store.push_all(&history, &entries, bar, skip).map_err(failure)?;
     show::progress_done();
-    show::text(&format!("stored {stored} of {} runs in {}\n", entries.len(), store.url()))
+    for warning in &warnings {
+        show::warning(warning);
+    }
+    let code = u8::from(!args.runs.is_empty() && !warnings.is_empty());
+    if args.format.json {
+        let done = json!({ "store": store.url(), "runs": runs, "stored": stored, "warnings": warnings });
+        return show::json(&done).map(|_| code);
+    }
+    show::text(&format!("stored {stored} of {runs} runs in {}\n", store.url())).map(|_| code)
+}
+
+/// Ends long work on stores: prints their warnings, and returns them.
+pub fn warnings(stores: &[&Fleet]) -> Vec<String> {
+    show::progress_done();
+    let warnings: Vec<String> = stores.iter().filter_map(|store| store.take_warning()).collect();
+    for warning in &warnings {
+        show::warning(warning);
+    }
+    warnings
 }
 
 fn pull(args: &PullArgs) -> Result<u8, Failure> {
-    let store = allowed(&args.of)?;
+    let store = allowed(&args.of)?.with_progress(|done, of| show::progress_bar("copying days", done, of));
     args.to.check_network(args.of.network.offline).map_err(failure)?;
-    let done = store.pull(&args.to, args.since, |day| show::progress(&format!("copying {day}")));
-    let done = done.map_err(failure)?;
+    let done = store.pull(&args.to, args.since).map_err(failure)?;
+    let warnings = warnings(&[&store, &args.to]);
+    if args.format.json {
+        return show::json(&json!({
+            "store": store.url(),
+            "to": args.to.url(),
+            "copied_files": done.copied_files,
+            "removed_files": done.removed_files,
+            "warnings": warnings,
+        }));
+    }
     show::text(&format!(
         "copied {} files from {} to {}, removed {} that are merged\n",
         done.copied_files,
@@ -73,10 +98,19 @@ fn pull(args: &PullArgs) -> Result<u8, Failure> {
     ))
 }
 
-fn compact(args: &StoreArgs) -> Result<u8, Failure> {
-    let store = allowed(args)?.with_progress(|done, of| show::progress_bar("merging days", done, of));
+fn compact(args: &CompactArgs) -> Result<u8, Failure> {
+    let store = allowed(&args.of)?.with_progress(|done, of| show::progress_bar("merging days", done, of));
     let done = store.compact().map_err(failure)?;
-    show::progress_done();
+    let warnings = warnings(&[&store]);
+    if args.format.json {
+        return show::json(&json!({
+            "store": store.url(),
+            "days": done.days,
+            "merged_files": done.merged_files,
+            "written_files": done.written_files,
+            "warnings": warnings,
+        }));
+    }
     let days = if done.days == 1 { "day" } else { "days" };
     show::text(&format!(
         "merged {} files of {} {days} into {}\n",
@@ -96,10 +130,11 @@ fn reading(store: &Fleet) -> Fleet {
 fn report(args: &FleetReportArgs) -> Result<u8, Failure> {
     let path = args.output.as_deref().unwrap_or(Path::new("fleet-report.html"));
     let failed = |error| Failure::unwritable(path, error);
-    let open = if args.output.is_some() { Output::open_argument } else { Output::open_default };
+    let open = if args.output.is_some() { File::open_argument } else { File::open_default };
     let mut output = open(path, args.force).map_err(failed)?;
-    let page = reading(allowed(&args.of)?).report(args.since).map_err(failure)?;
-    show::progress_done();
+    let store = reading(allowed(&args.of)?);
+    let page = store.report(args.since).map_err(failure)?;
+    warnings(&[&store]);
     output.write_all(page.as_bytes()).and_then(|()| output.commit()).map_err(failed)?;
     if path != Path::new("-") && args.format.json {
         return show::json(&json!({ "report": path.display().to_string() }));
@@ -130,10 +165,11 @@ const HEADS: [&str; 13] = [
 const LESS_WEIGHT: [usize; 7] = [3, 8, 5, 12, 2, 9, 7];
 
 fn summary(args: &SummaryArgs) -> Result<u8, Failure> {
-    let lines = reading(allowed(&args.of)?).summary(&args.group.by, args.since).map_err(failure)?;
-    show::progress_done();
+    let store = reading(allowed(&args.of)?);
+    let lines = store.summary(&args.group.by, args.since).map_err(failure)?;
+    let warnings = warnings(&[&store]);
     if args.format.json {
-        return show::json(&json!({ "store": args.of.store.url(), "groups": lines }));
+        return show::json(&json!({ "store": store.url(), "groups": lines, "warnings": warnings }));
     }
     if lines.is_empty() {
         let url = args.of.store.url();
@@ -181,35 +217,50 @@ pub fn failure(error: resource_tracker::FleetError) -> Failure {
     Failure::new(error, hint)
 }
 
-/// Stores a run of the history from a process of its own, which goes on if it takes longer than a moment. Returns a warning
-/// if the run is not stored yet.
-pub fn store_run(store: &Fleet, id: &str, is_offline: bool) -> Option<String> {
-    let later = "`resource-tracker fleet push` stores it";
-    if let Err(error) = store.check_network(is_offline) {
-        return Some(format!("{error}; {later}"));
+/// A process that stores a run of the history. It goes on if it takes longer than `run` waits.
+pub struct Storing<'a> {
+    store: &'a Fleet,
+    /// An error if the store may not be used.
+    process: Result<Child, String>,
+}
+
+impl<'a> Storing<'a> {
+    pub fn start(store: &'a Fleet, id: &str, is_offline: bool) -> Self {
+        let allowed = store.check_network(is_offline).map_err(|error| error.to_string());
+        let process = allowed.and_then(|()| {
+            let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+            command.args(["fleet", "push", "--store", &store.url(), id]);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+            // Ctrl-C and the end of the terminal are not for this process.
+            #[cfg(unix)]
+            std::os::unix::process::CommandExt::process_group(&mut command, 0);
+            command.spawn().map_err(|error| error.to_string())
+        });
+        Self { store, process }
     }
-    let pushed = std::env::current_exe().and_then(|program| {
-        let mut command = Command::new(program);
-        command.args(["fleet", "push", "--store", &store.url(), id]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // Ctrl-C and the end of the terminal are not for this process.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let mut child = command.spawn()?;
-        let started = Instant::now();
-        loop {
-            if child.try_wait()?.is_some() {
-                let done = child.wait_with_output()?;
-                return Ok((!done.status.success()).then(|| reason(&done.stderr)));
-            }
-            if started.elapsed() > MOST_WAIT {
-                return Ok(Some("the store has not answered within a second".to_owned()));
-            }
-            thread::sleep(Duration::from_millis(2));
+
+    /// Waits for the process for a moment. Returns a warning if the run is not stored yet.
+    pub fn finish(self) -> Option<String> {
+        let not_stored = |why: &str| Fleet::not_stored(&self.store.url(), why);
+        match self.process.and_then(|child| wait(child).map_err(|error| error.to_string())) {
+            Ok(None) => Some(not_stored("storing continues in the background") + " if that fails"),
+            Ok(Some(done)) if done.status.success() => None,
+            Ok(Some(done)) => Some(not_stored(&reason(&done.stderr))),
+            Err(why) => Some(not_stored(&why)),
         }
-    });
-    let reason = pushed.unwrap_or_else(|error| Some(error.to_string()))?;
-    Some(format!("the run is not in the store `{}` yet: {reason}; {later}", store.url()))
+    }
+}
+
+/// How a process ended; `None` if it goes on.
+fn wait(mut child: Child) -> io::Result<Option<Output>> {
+    let started = Instant::now();
+    while child.try_wait()?.is_none() {
+        if started.elapsed() > MOST_WAIT {
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.wait_with_output().map(Some)
 }
 
 /// The first error or warning that a process printed, with its causes.

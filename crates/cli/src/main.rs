@@ -81,7 +81,8 @@ fn command(arguments: &[OsString]) -> u8 {
     };
     let parser = settings::with_variables(args::parser(), arguments);
     let parsed = settings.apply(parser.clone(), arguments).try_get_matches_from(arguments);
-    let mut cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let checked = parsed.and_then(|matches| args::check_store(&matches).map(|()| matches));
+    let mut cli = match checked.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return show::usage(&error, &settings::from_variables(parser, arguments)),
     };

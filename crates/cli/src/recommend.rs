@@ -16,6 +16,7 @@ pub fn recommend(args: &RecommendArgs) -> Result<u8, Failure> {
     let recording = load(&args.which.recording)?;
     if let Some(store) = &args.store {
         options.other_runs = store.earlier(&recording.head, options.earlier_runs).map_err(fleet::failure)?;
+        fleet::warnings(&[store]);
         if options.other_runs.is_empty() {
             show::warning(&format!("no earlier run of this job is in the store `{}`", store.url()));
         }

@@ -11,10 +11,10 @@ use resource_tracker::{
 
 use crate::args::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs};
 use crate::failure::Failure;
-use crate::fleet::store_run;
+use crate::fleet::Storing;
 use crate::live::Live;
 use crate::load::{context, embedded_only};
-use crate::save::Saver;
+use crate::save::{Saved, Saver};
 use crate::show;
 use crate::summary::RunSummary;
 use crate::trend::TrendSink;
@@ -115,17 +115,33 @@ impl<'a> JobHooks<'a> {
 
     /// Saves the recording and prints the summary.
     fn finish(mut self, saver: Saver, done: &FinishedJob) {
+        let args = self.args;
         // Removes the status line before anything is printed.
         self.live = None;
         // A short job ends before `job_started`.
         let inputs = self.inputs.take().or_else(|| Inputs::measure(&self.args.inputs));
         let Some(mut saved) = saver.finish(done, inputs) else { return };
-        if let (Some(store), Some(id)) = (&self.args.store, saved.id.clone()) {
-            saved.notes.extend(store_run(store, &id, self.args.offline));
+        let storing = match (&args.store, &saved.id) {
+            (Some(store), Some(id)) => Some(Storing::start(store, id, args.offline)),
+            (Some(store), None) if !args.no_save => {
+                saved.notes.push(format!(
+                    "the run is not in the store `{}`, because it is not in the history",
+                    store.url()
+                ));
+                None
+            }
+            _ => None,
+        };
+        if needs_servers(args) {
+            self.summarize(saved, done);
         }
-        if !needs_servers(self.args) {
-            return;
+        if let Some(warning) = storing.and_then(Storing::finish).filter(|_| !args.quiet) {
+            show::warning(&warning);
         }
+    }
+
+    /// Prints the summary and writes the JSON of the run.
+    fn summarize(mut self, mut saved: Saved, done: &FinishedJob) {
         if let Some(thread) = self.catalog.take() {
             // The thread cannot panic.
             let _ = thread.join();

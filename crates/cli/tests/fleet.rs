@@ -6,20 +6,29 @@ mod support;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
-use support::{text, tracker};
+use resource_tracker::fleet::columns::run_columns;
+use resource_tracker::fleet::dataset::Dataset;
+use resource_tracker::fleet::table::Table;
+use serde_json::{Value, json};
+use support::{NOBODY, as_user, is_root, open_folder, text, tracker};
 
+const IN_BACKGROUND: &str = "storing continues in the background";
 const SPIN: &str = "import sys, time\nwhile time.process_time() < float(sys.argv[1]): pass";
 
-fn run(home: &Path, job: &str, variables: &[(&str, &str)], command: &[&str]) -> std::process::Output {
+fn run(home: &Path, job: &str, variables: &[(&str, &str)], command: &[&str]) -> Output {
     let store = home.join("store");
     let mut run = tracker(home);
     run.args(["run", "--offline", "--job", job, "--store", store.to_str().unwrap(), "--"]).args(command);
-    run.envs(variables.iter().copied()).output().unwrap()
+    let output = run.envs(variables.iter().copied()).output().unwrap();
+    // On a busy machine, storing takes longer than `run` waits.
+    if text(&output).contains(IN_BACKGROUND) {
+        fleet(home, &["push"]);
+    }
+    output
 }
 
 fn fleet(home: &Path, words: &[&str]) -> String {
@@ -49,7 +58,11 @@ fn runs_are_stored_once_and_added_up_by_job_user_and_tag() {
             [("USER", "ada"), ("RESOURCE_TRACKER_TAGS", "team=vision"), ("RESOURCE_TRACKER_ASKED_CPUS", "4")];
         let output = run(home, job, &variables, &["sh", "-c", &format!("exit {status}")]);
         assert_eq!(output.status.code(), Some(status));
-        assert!(!text(&output).contains("store"), "{}", text(&output));
+        assert!(
+            !text(&output).contains("store") || text(&output).contains(IN_BACKGROUND),
+            "{}",
+            text(&output)
+        );
     }
     assert_eq!((files(home, "runs"), files(home, "samples")), (3, 3));
     assert!(fleet(home, &["push"]).starts_with("stored 0 of 3 runs"), "they are in the store");
@@ -145,30 +158,188 @@ fn store_that_cannot_be_written_costs_the_job_nothing_and_gets_the_run_later() {
     assert!(fleet(home.path(), &["push"]).starts_with("stored 1 of 1 runs"));
     assert!(fleet(home.path(), &["push"]).starts_with("stored 0 of 1 runs"));
     assert_eq!(groups(home.path(), &[])[0]["runs"], 1);
+    // The store loses the run.
+    fs::remove_dir_all(&store).unwrap();
+    assert!(fleet(home.path(), &["push"]).starts_with("stored 0 of 1 runs"));
+    assert!(fleet(home.path(), &["push", "train"]).starts_with("stored 1 of 1 runs"));
+    assert_eq!(groups(home.path(), &[])[0]["runs"], 1);
 }
 
 #[test]
-fn nothing_is_lost_when_compact_is_killed() {
+fn run_that_is_not_in_the_history_is_not_stored_and_that_is_said() {
+    let home = tempfile::tempdir().unwrap();
+    let (home, store) = (home.path(), home.path().join("store"));
+    let run = |options: &[&str], variables: &[(&str, &str)]| {
+        let mut run = tracker(home);
+        run.arg("run").args(options).args(["--offline", "--job", "train", "--", "sh", "-c", "exit 3"]);
+        run.envs(variables.iter().copied()).output().unwrap()
+    };
+    let store_text = store.to_str().unwrap();
+    let both = run(&["--no-save", "--store", store_text], &[]);
+    assert_eq!(both.status.code(), Some(2), "{}", text(&both));
+    assert!(text(&both).contains("a run is stored from the history"), "{}", text(&both));
+    let by_variable = run(&["--no-save"], &[("RESOURCE_TRACKER_STORE", store_text)]);
+    assert_eq!(by_variable.status.code(), Some(3), "{}", text(&by_variable));
+    assert!(!text(&by_variable).contains("store"), "{}", text(&by_variable));
+    // A file where the history should be.
+    fs::write(home.join("data"), "").unwrap();
+    let unsaved = run(&["--store", store_text], &[]);
+    assert_eq!(unsaved.status.code(), Some(3), "{}", text(&unsaved));
+    assert!(text(&unsaved).contains("because it is not in the history"), "{}", text(&unsaved));
+    assert!(!store.exists());
+}
+
+#[test]
+fn damaged_run_is_a_failure_when_it_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    assert!(tracker(home).args(["run", "-q", "--job", "train", "--", "true"]).status().unwrap().success());
+    let folder = home.join("data/resource-tracker");
+    let recordings = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+    for recording in recordings.filter(|path| path.extension().is_some_and(|extension| extension == "gz")) {
+        fs::write(recording, "damaged").unwrap();
+    }
+    let push = |names: &[&str]| {
+        let mut push = tracker(home);
+        push.args(["fleet", "push", "--store"]).arg(home.join("store")).args(names).output().unwrap()
+    };
+    let (all, named) = (push(&[]), push(&["train"]));
+    assert_eq!((all.status.code(), named.status.code()), (Some(0), Some(1)), "{}", text(&named));
+    assert!([all, named].iter().all(|output| text(output).contains("cannot read the run `")));
+}
+
+#[test]
+fn users_with_any_umask_share_a_folder() {
+    assert!(is_root(), "only root can become other users");
+    let folder = open_folder();
+    let store = folder.path().join("store");
+    fs::create_dir(&store).unwrap();
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o1777)).unwrap();
+    let other = NOBODY - 1;
+    let as_other = |user: u32, line: &str| {
+        let home = folder.path().join(format!("home-{user}"));
+        fs::create_dir_all(&home).unwrap();
+        std::os::unix::fs::chown(&home, Some(user), Some(user)).unwrap();
+        let tracker = tracker(&home);
+        let line = format!("umask 077; exec \"$0\" {line}");
+        let mut shell = std::process::Command::new("sh");
+        shell.arg("-c").arg(line).arg(support::BIN).current_dir(&home).env("RESOURCE_TRACKER_STORE", &store);
+        shell.envs(tracker.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        as_user(&mut shell, user).output().unwrap()
+    };
+    for user in [NOBODY, other] {
+        let output = as_other(user, "run --offline --job train -- true");
+        assert!(output.status.success(), "{}", text(&output));
+        let output = as_other(user, "fleet push");
+        assert!(output.status.success(), "{}", text(&output));
+    }
+    for user in [NOBODY, other] {
+        let summary = as_other(user, "fleet summary --json");
+        assert!(text(&summary).contains("\"runs\": 2") && summary.stderr.is_empty(), "{}", text(&summary));
+    }
+    // The folder of the day belongs to the first user.
+    let compact = as_other(other, "fleet compact");
+    assert!(
+        !compact.status.success() && text(&compact).contains("only root can merge"),
+        "{}",
+        text(&compact)
+    );
+    let compact = as_other(0, "fleet compact");
+    assert!(compact.status.success(), "{}", text(&compact));
+    assert_eq!((files(folder.path(), "runs"), files(folder.path(), "samples")), (1, 1));
+    let summary = as_other(other, "fleet summary --json");
+    assert!(text(&summary).contains("\"runs\": 2") && summary.stderr.is_empty(), "{}", text(&summary));
+    // A folder for a group only stays one.
+    let group = folder.path().join("group");
+    fs::create_dir(&group).unwrap();
+    fs::set_permissions(&group, fs::Permissions::from_mode(0o2770)).unwrap();
+    let run = as_other(0, "run --offline --store ../group -- true");
+    assert!(run.status.success(), "{}", text(&run));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let day = fs::read_dir(group.join("runs")).unwrap().next().unwrap().unwrap().path();
+    let file = fs::read_dir(&day).unwrap().next().unwrap().unwrap().path();
+    assert_eq!((mode(&group.join("runs")), mode(&day), mode(&file)), (0o2770, 0o2770, 0o640));
+}
+
+/// Stores runs of one day without samples.
+fn put(store: &Path, ids: std::ops::Range<u64>) {
+    let dataset = Dataset::open(store.to_str().unwrap()).unwrap();
+    for id in ids {
+        let id = format!("{id:012x}");
+        let row = json!({"id": id, "stored_time": 1.0, "job": "train"});
+        let row = Table::of_rows(run_columns(), &[row.as_object().unwrap().clone()]);
+        dataset.put_run(&id, 0.0, &row).unwrap();
+    }
+}
+
+/// Names of the files of the day that [`put`] writes.
+fn names(store: &Path) -> Vec<String> {
+    let files = fs::read_dir(store.join("runs/date=1970-01-01")).unwrap();
+    files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn start_compact(home: &Path) -> Child {
+    let mut compact = tracker(home);
+    compact.args(["fleet", "compact", "--store"]).arg(home.join("store"));
+    compact.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn nothing_is_lost_when_compact_is_killed_while_it_writes() {
+    const RUNS: u64 = 100;
     let home = tempfile::tempdir().unwrap();
     let store = home.path().join("store");
-    for _ in 0..6 {
-        run(home.path(), "train", &[], &["true"]);
-    }
-    for number in 0..50_u64 {
-        let mut compact = tracker(home.path());
-        let compact = compact.args(["fleet", "compact", "--store", store.to_str().unwrap()]);
-        let mut child = compact.stdout(Stdio::null()).spawn().unwrap();
-        thread::sleep(Duration::from_micros(200 * (number * 7 % 50)));
+    put(&store, 0..RUNS);
+    for number in 0..40 {
+        let before = names(&store);
+        let mut child = start_compact(home.path());
+        if number % 2 == 0 {
+            thread::sleep(Duration::from_micros(200 * (number * 7 % 50)));
+        } else {
+            // A temporary or a merged file is new.
+            while names(&store).iter().all(|name| before.contains(name)) {
+                assert!(child.try_wait().unwrap().is_none(), "it pauses before it ends");
+            }
+        }
         let _ = child.kill();
         child.wait().unwrap();
-        assert_eq!(groups(home.path(), &[])[0]["recordings"], 6 + number);
-        run(home.path(), "train", &[], &["true"]);
+        assert!(names(&store).len() >= before.len(), "nothing is removed before a pause");
+        assert_eq!(groups(home.path(), &[])[0]["recordings"], RUNS + number);
+        put(&store, RUNS + number..RUNS + number + 1);
     }
-    fleet(home.path(), &["compact"]);
-    assert_eq!(
-        (groups(home.path(), &[])[0]["recordings"].as_u64(), files(home.path(), "runs")),
-        (Some(56), 1)
-    );
+}
+
+#[test]
+fn nothing_is_lost_when_compact_is_killed_while_it_removes() {
+    const RUNS: usize = 400;
+    let homes: Vec<_> = (0..10).map(|_| tempfile::tempdir().unwrap()).collect();
+    let source = tempfile::tempdir().unwrap();
+    put(source.path(), 0..RUNS as u64);
+    let kill = |home: &Path| {
+        let store = home.join("store");
+        fs::create_dir_all(store.join("runs/date=1970-01-01")).unwrap();
+        for name in names(source.path()) {
+            let key = format!("runs/date=1970-01-01/{name}");
+            fs::copy(source.path().join(&key), store.join(&key)).unwrap();
+        }
+        let mut child = start_compact(home);
+        while names(&store).len() >= RUNS && child.try_wait().unwrap().is_none() {
+            thread::sleep(Duration::from_micros(200));
+        }
+        let _ = child.kill();
+        child.wait().unwrap();
+        let left = names(&store).len();
+        assert_eq!(groups(home, &[])[0]["recordings"], RUNS);
+        assert!(start_compact(home).wait().unwrap().success());
+        assert_eq!((names(&store).len(), &groups(home, &[])[0]["recordings"]), (1, &RUNS.into()));
+        left
+    };
+    let left = thread::scope(|scope| {
+        let kill = &kill;
+        let killed: Vec<_> = homes.iter().map(|home| scope.spawn(move || kill(home.path()))).collect();
+        killed.into_iter().map(|killed| killed.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(left.iter().any(|left| (2..RUNS).contains(left)), "killed after the removal: {left:?}");
 }
 
 #[test]
@@ -184,6 +355,7 @@ fn advice_with_a_store_is_that_of_one_machine_with_all_runs() {
         run.args(["run", "-q", "--offline", "-i", "0.05", "--job", "train", "--store"]).arg(&store);
         let output = run.args(["--", "python3", "-c", &allocate(mib)]).output().unwrap();
         assert!(output.status.success(), "{}", text(&output));
+        tracker(&home).args(["fleet", "push", "--store"]).arg(&store).output().unwrap();
     }
     let advice = |home: &Path, options: &[&str]| -> Value {
         let mut command = tracker(home);

@@ -16,7 +16,7 @@ mod support;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use resource_tracker::fleet::By;
 use resource_tracker::fleet::columns::run_columns;
@@ -87,8 +87,8 @@ fn summary_of_a_bucket_and_of_its_copy_are_those_of_a_folder() {
         (Server::start(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (bucket, written, copy) = (dataset(&server.endpoint), folder(&written), folder(&pulled));
     let began = Instant::now();
-    generator::write(&written, runs, 7, 1);
-    generator::write(&bucket, runs, 7, 32);
+    generator::write(&written, runs, 7);
+    generator::write(&bucket, runs, 7);
     println!("wrote {runs} runs twice: {:.2} s", began.elapsed().as_secs_f64());
     let began = Instant::now();
     let expected = summaries(&written, &EACH);
@@ -97,23 +97,23 @@ fn summary_of_a_bucket_and_of_its_copy_are_those_of_a_folder() {
     println!("added them up six times: {:.2} s", began.elapsed().as_secs_f64());
 
     let files = usize::try_from(runs).unwrap() + 100;
-    let done = bucket.pull(&copy, None, |_| ()).unwrap();
+    let done = bucket.pull(&copy, None).unwrap();
     assert_eq!((done.copied_files >= files, done.removed_files), (true, 0));
-    assert_eq!(bucket.pull(&copy, None, |_| ()).unwrap(), Pulled::default(), "nothing is copied again");
+    assert_eq!(bucket.pull(&copy, None).unwrap(), Pulled::default(), "nothing is copied again");
     assert_eq!(summaries(&copy, &EACH[..1]), expected[..1]);
 
     let began = Instant::now();
-    bucket.compact().unwrap();
+    bucket.compact_after(Duration::ZERO).unwrap();
     println!("compacted: {:.2} s", began.elapsed().as_secs_f64());
     assert_eq!(summaries(&bucket, &EACH), expected);
     put(&copy, "of-the-copy").unwrap();
     put(&bucket, "later").unwrap();
-    let done = bucket.pull(&copy, None, |_| ()).unwrap();
+    let done = bucket.pull(&copy, None).unwrap();
     assert!(
         done.copied_files <= 61 && done.removed_files >= files - 100,
         "merged files replace the others: {done:?}"
     );
-    assert_eq!(bucket.pull(&copy, None, |_| ()).unwrap(), Pulled::default());
+    assert_eq!(bucket.pull(&copy, None).unwrap(), Pulled::default());
     let added =
         copy.summary(&By::Job, None).unwrap().into_iter().find(|line| line.key.as_deref() == Some("train"));
     assert_eq!(added.map(|line| line.recordings), Some(2), "runs of the copy itself stay");
@@ -138,7 +138,7 @@ fn every_run_in_a_bucket_counts_once_while_others_write_and_compact() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !is_done.load(Ordering::SeqCst) {
-                    dataset.compact().unwrap();
+                    dataset.compact_after(Duration::ZERO).unwrap();
                 }
             });
         }
@@ -152,7 +152,7 @@ fn every_run_in_a_bucket_counts_once_while_others_write_and_compact() {
         is_done.store(true, Ordering::SeqCst);
     });
     assert_eq!(recordings(), WRITERS * RUNS);
-    dataset.compact().unwrap();
+    dataset.compact_after(Duration::ZERO).unwrap();
     assert_eq!(recordings(), WRITERS * RUNS);
 }
 
@@ -173,7 +173,7 @@ fn listing_has_all_pages_and_only_what_is_in_the_folder() {
     assert_eq!(store.folders("runs").unwrap(), ["date=2026-03-12"]);
     assert_eq!(store.folders("none").unwrap(), [""; 0]);
     assert_eq!(store.get("runs/date=2026-03-12/0007.parquet").unwrap(), b"x");
-    store.put("a b/c+d", b"content", true).unwrap();
+    store.put("a b/c+d", b"content").unwrap();
     assert_eq!(store.get("a b/c+d").unwrap(), b"content");
     store.remove("a b/c+d").unwrap();
     store.remove("a b/c+d").unwrap();
@@ -221,20 +221,25 @@ fn refusals_are_explained_without_secrets() {
 }
 
 #[test]
-fn failures_of_the_network_end_and_only_an_overloaded_service_is_asked_again() {
+fn passing_failures_are_asked_again_within_the_time_limit_and_others_end() {
     let broken = |reply: Reply| TestServer::start(move |_| reply.clone());
     let slow = failure(503, "SlowDown");
-    for (reply, text, requests) in [
-        (slow.clone(), "503 SlowDown", 4),
-        (failure(500, "InternalError"), "500 InternalError", 4),
-        (failure(403, "AccessDenied"), "403 AccessDenied", 1),
-        (failure(403, "ExpiredToken"), "have expired", 1),
-        (failure(301, "PermanentRedirect"), "AWS_REGION", 1),
-        (Reply::HalfUpload, "cannot write", 1),
-        (Reply::Hang, "no answer within 0.5 s", 1),
+    for (reply, text, requests, limit) in [
+        (slow.clone(), "503 SlowDown", 4, "60"),
+        (slow.clone(), "503 SlowDown", 1, "0.1"),
+        (failure(500, "InternalError"), "500 InternalError", 4, "60"),
+        (failure(502, ""), "502 ", 4, "60"),
+        (failure(429, "TooManyRequests"), "429 TooManyRequests", 4, "60"),
+        (failure(400, "RequestTimeout"), "400 RequestTimeout", 4, "60"),
+        (failure(400, "InvalidRequest"), "400 InvalidRequest", 1, "60"),
+        (failure(403, "AccessDenied"), "the clock of this machine", 1, "60"),
+        (failure(403, "ExpiredToken"), "have expired", 1, "60"),
+        (failure(301, "PermanentRedirect"), "AWS_REGION", 1, "60"),
+        (Reply::HalfUpload, "cannot write", 4, "60"),
+        (Reply::Hang, "no answer within 0.5 s", 1, "0.5"),
     ] {
         let server = broken(reply);
-        let environment = environment(&server.url(), &[("RESOURCE_TRACKER_STORE_TIMEOUT", "0.5")]);
+        let environment = environment(&server.url(), &[("RESOURCE_TRACKER_STORE_TIMEOUT", limit)]);
         let error = put(&Dataset::open_with(URL, environment).unwrap(), "a").unwrap_err();
         assert!(shown(&error).contains(text), "{}", shown(&error));
         assert_eq!(server.log().len(), requests, "{text}");
@@ -251,6 +256,39 @@ fn failures_of_the_network_end_and_only_an_overloaded_service_is_asked_again() {
     });
     put(&dataset(&server.url()), "a").unwrap();
     assert_eq!(server.log().len(), 3);
+    // The limit of 5 s, and a clock that is 15 minutes slow.
+    assert!(server.log().iter().all(|request| request.path.contains("X-Amz-Expires=905")));
+}
+
+#[test]
+fn readers_stop_at_the_first_error() {
+    let object = |number: u32| {
+        format!(
+            "<Contents><Key>team/runs/runs/date=2026-03-12/{number}.parquet</Key><ETag>x</ETag>\
+             <LastModified>2026-03-12T00:00:00Z</LastModified><Size>9</Size>\
+             <StorageClass>STANDARD</StorageClass></Contents>"
+        )
+    };
+    let objects = (0..500).map(object).collect::<Vec<_>>().concat();
+    let server = TestServer::start(move |request| {
+        let prefix = "<CommonPrefixes><Prefix>team/runs/runs/date=2026-03-12/</Prefix></CommonPrefixes>";
+        let list = |of: &str| {
+            let xmlns = "http://s3.amazonaws.com/doc/2006-03-01/";
+            Reply::ok(format!(
+                "<ListBucketResult xmlns=\"{xmlns}\"><Name>fleet</Name><Prefix></Prefix>\
+                 <MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>{of}</ListBucketResult>"
+            ))
+        };
+        match (request.path.contains("list-type=2"), request.path.contains("date%3D")) {
+            (true, true) => list(&objects),
+            (true, false) => list(prefix),
+            _ => failure(403, "AccessDenied"),
+        }
+    });
+    let error = dataset(&server.url()).summary(&By::Job, None).unwrap_err();
+    assert!(shown(&error).contains("403 AccessDenied"), "{}", shown(&error));
+    let requests = server.log().len();
+    assert!(requests < 200, "{requests} requests");
 }
 
 /// A service for credentials of EC2 instances and containers. A token is required.
@@ -299,6 +337,9 @@ fn credentials_come_from_profile_files_containers_and_instances() {
     let token = tempfile::NamedTempFile::new().unwrap();
     fs::write(token.path(), "token-2\n").unwrap();
     days(&[("AWS_PROFILE", "team")]).unwrap();
+    days(&[("AWS_PROFILE", "team"), ("RESOURCE_TRACKER_S3_PATH_STYLE", "True")]).unwrap();
+    // The bucket is no part of an address that is a number.
+    days(&[("AWS_PROFILE", "team"), ("RESOURCE_TRACKER_S3_PATH_STYLE", "False")]).unwrap_err();
     days(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &valid.url())]).unwrap();
     days(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &valid.url()), ("AWS_ENDPOINT_URL_S3", "")]).unwrap();
     days(&[
@@ -306,12 +347,22 @@ fn credentials_come_from_profile_files_containers_and_instances() {
         ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", token.path().to_str().unwrap()),
     ])
     .unwrap();
+    // Below a file, no file can be read; one that is named must be.
+    let below_a_file = token.path().join("config");
+    let named = below_a_file.to_str().unwrap();
+    days(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &valid.url()), ("HOME", token.path().to_str().unwrap())])
+        .unwrap();
     for (others, text) in [
-        (&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", expired.url().as_str())][..], "expired at 2020"),
+        (&[("AWS_CONFIG_FILE", named)][..], "cannot read `"),
+        (&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", expired.url().as_str())], "expired at 2020"),
         (&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &container)], "the credentials service of the container"),
         (
             &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://203.0.113.7/")],
-            "is not an address of this machine",
+            "neither a service of this machine",
+        ),
+        (
+            &[("AWS_EC2_METADATA_DISABLED", "true"), ("AWS_WEB_IDENTITY_TOKEN_FILE", "/token")],
+            "`aws configure export-credentials",
         ),
         (&[("AWS_PROFILE", "sso")], "`sso` has no access key"),
         (&[("AWS_PROFILE", "other")], "no profile named `other`"),

@@ -57,7 +57,10 @@ fn every_json_output_is_valid() {
         ("output_config", "config --json"),
         ("output_report", "report a1 -o page.html --json"),
         ("output_rm", "rm a1 --json"),
+        ("output_fleet_push", "fleet push --store store --json"),
         ("output_fleet_summary", "fleet summary --store store --json"),
+        ("output_fleet_pull", "fleet pull copy --store store --json"),
+        ("output_fleet_compact", "fleet compact --store store --json"),
         ("output_report", "fleet report --store store -o fleet.html --json"),
     ]
     .map(|(name, line)| (name, parsed(home, line)))

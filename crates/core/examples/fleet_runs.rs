@@ -13,7 +13,5 @@ fn main() {
     let words: Vec<String> = std::env::args().collect();
     let (url, runs) = (&words[1], words[2].parse().unwrap());
     let seed = words.get(3).map_or(7, |word| word.parse().unwrap());
-    // Writing to a folder waits for no network.
-    let threads = if url.starts_with("s3://") { 32 } else { 1 };
-    generator::write(&Dataset::open(url).unwrap(), runs, seed, threads);
+    generator::write(&Dataset::open(url).unwrap(), runs, seed);
 }

@@ -1,8 +1,10 @@
 //! A dataset while many threads write to it and `compact` merges its files.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, SystemTime};
 
 use resource_tracker::fleet::By;
 use resource_tracker::fleet::columns::{VERSION, run_columns};
@@ -54,7 +56,7 @@ fn every_run_counts_once_while_others_write_and_compact() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !is_done.load(Ordering::SeqCst) {
-                    dataset.compact().unwrap();
+                    dataset.compact_after(Duration::ZERO).unwrap();
                 }
             });
         }
@@ -68,7 +70,7 @@ fn every_run_counts_once_while_others_write_and_compact() {
         is_done.store(true, Ordering::SeqCst);
     });
     assert_eq!(recordings(&dataset), WRITERS * RUNS);
-    dataset.compact().unwrap();
+    dataset.compact_after(Duration::ZERO).unwrap();
     let lines = dataset.summary(&By::Job, None).unwrap();
     assert_eq!((lines[0].recordings, lines[0].cpu_hours_used), (WRITERS * RUNS, Some(0.5 * 640.0)));
     assert_eq!(sampled(&dataset).len(), 640);
@@ -80,11 +82,11 @@ fn samples_of_a_run_in_two_files_are_merged_once() {
     let dataset = Dataset::open(folder.path().to_str().unwrap()).unwrap();
     put(&dataset, "0c");
     put(&dataset, "fd");
-    dataset.compact().unwrap();
+    dataset.compact_after(Duration::ZERO).unwrap();
     // Pushed again, as after an upload whose answer was lost.
     put(&dataset, "fd");
     assert_eq!(sampled(&dataset), ["0c", "fd"]);
-    dataset.compact().unwrap();
+    dataset.compact_after(Duration::ZERO).unwrap();
     assert_eq!(sampled(&dataset), ["0c", "fd"]);
 }
 
@@ -135,16 +137,97 @@ fn newest_row_of_a_run_counts_and_days_before_since_are_not_read() {
     let day_s = 86_400.0;
     store("a", 0.0, 1.0, 1.0);
     store("b", 0.0, 1.0, 1.0);
-    dataset.compact().unwrap();
+    dataset.compact_after(Duration::ZERO).unwrap();
     store("a", 0.0, 2.0, 5.0);
     store("c", 2.0 * day_s, 1.0, 7.0);
     let hours =
         |since| dataset.summary(&By::Job, since).unwrap().first().and_then(|line| line.cpu_hours_used);
     assert_eq!(hours(None), Some(13.0));
-    std::fs::write(folder.path().join("runs/date=1970-01-01/damaged.parquet"), "PAR1").unwrap();
-    assert_eq!(hours(Some(1.5 * day_s)), Some(7.0));
-    let error = dataset.summary(&By::Job, None).unwrap_err();
-    assert!(error.to_string().contains("damaged.parquet") && error.hint().is_some());
+    // A row without an id is no run.
+    dataset.put_run("none", 0.0, &Table::of_rows(run_columns(), &[serde_json::Map::new()])).unwrap();
+    assert_eq!(dataset.rows("runs", None, None).unwrap()[0].1.len(), 3);
+    fs::write(folder.path().join("runs/date=1970-01-01/damaged.parquet"), "PAR1").unwrap();
+    assert_eq!((hours(Some(1.5 * day_s)), dataset.take_warning()), (Some(7.0), None));
+}
+
+#[test]
+fn file_that_cannot_be_read_is_left_out_with_a_warning_and_stays() {
+    let (folder, copied) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let open = |folder: &tempfile::TempDir| Dataset::open(folder.path().to_str().unwrap()).unwrap();
+    let (dataset, copy) = (open(&folder), open(&copied));
+    put(&dataset, "0c");
+    put(&dataset, "fd");
+    let day = folder.path().join("runs/date=1970-01-01");
+    let damaged = ["a", "b", "c", "d"].map(|name| day.join(format!("{name}.parquet")));
+    for file in &damaged {
+        fs::write(file, "PAR1").unwrap();
+    }
+    let warned = || dataset.take_warning().unwrap_or_default();
+    assert_eq!(recordings(&dataset), 2);
+    let warning = warned();
+    assert!(warning.starts_with("4 files of the store `") && warning.contains("a.parquet"), "{warning}");
+    assert!(
+        warning.contains("c.parquet, …: cannot read `runs/") && !warning.contains("d.parquet"),
+        "{warning}"
+    );
+    assert_eq!(warned(), "", "a warning is given once");
+    assert_eq!((sampled(&dataset).len(), warned().is_empty()), (2, false));
+    assert!(dataset.report(None).unwrap().contains("Warning: <bdi>4 files"));
+    dataset.pull(&copy, None).unwrap();
+    assert_eq!(recordings(&copy), 2);
+    warned();
+    let done = dataset.compact_after(Duration::ZERO).unwrap();
+    assert_eq!((done.merged_files, done.written_files), (4, 2), "runs and samples");
+    assert!(warned().starts_with("4 files"));
+    assert!(damaged.iter().all(|file| file.exists()));
+    assert_eq!(dataset.compact_after(Duration::ZERO).unwrap().written_files, 0, "nothing to merge");
+    assert_eq!((recordings(&dataset), sampled(&dataset).len()), (2, 2));
+    dataset.pull(&copy, None).unwrap();
+    assert_eq!(recordings(&copy), 2);
+    // The store itself cannot be listed.
+    fs::remove_dir_all(folder.path().join("runs")).unwrap();
+    fs::write(folder.path().join("runs"), "").unwrap();
+    dataset.summary(&By::Job, None).unwrap_err();
+}
+
+#[test]
+fn files_of_writers_that_were_killed_long_ago_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = Dataset::open(folder.path().to_str().unwrap()).unwrap();
+    put(&dataset, "0c");
+    let day = folder.path().join("runs/date=1970-01-01");
+    let (old, new) = (day.join(".store-0123456789abcdef.tmp"), day.join(".store-fedcba9876543210.tmp"));
+    let two_days_ago = SystemTime::now() - Duration::from_hours(48);
+    fs::write(&new, "").unwrap();
+    fs::File::create(&old).unwrap().set_modified(two_days_ago).unwrap();
+    dataset.compact_after(Duration::ZERO).unwrap();
+    assert_eq!((old.exists(), new.exists()), (false, true));
+}
+
+#[test]
+fn large_file_is_read_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = Dataset::open(folder.path().to_str().unwrap()).unwrap();
+    let mut random = 1_u64;
+    let mut noise = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        format!("{random:016x}")
+    };
+    let command: String = (0..200_000).map(|_| noise()).collect();
+    let row = json!({"id": "0c", "stored_time": 1.0, "job": "train", "command": command});
+    let row = Table::of_rows(run_columns(), &[row.as_object().unwrap().clone()]);
+    dataset.put_run("0c", 0.0, &row).unwrap();
+    let file = folder.path().join("runs/date=1970-01-01/0c.parquet");
+    let bytes = fs::metadata(&file).unwrap().len();
+    assert!(bytes > 1 << 20, "{bytes} bytes");
+    assert_eq!(dataset.summary(&By::Job, None).unwrap()[0].key.as_deref(), Some("train"));
+    let commands = dataset.rows("runs", None, None).unwrap();
+    assert_eq!(commands.iter().find(|(name, _)| name == "command").unwrap().1[0], command);
+    fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(bytes - 1).unwrap();
+    assert_eq!(recordings(&dataset), 0);
+    assert!(dataset.take_warning().is_some_and(|warning| warning.contains("0c.parquet")));
 }
 
 #[test]

@@ -77,6 +77,11 @@ impl Fleet {
         statements.ok_or_else(|| PyValueError::new_err(format!("`{engine}` is not an engine with SQL")))
     }
 
+    /// A warning about files of the store that could not be read since the last call.
+    fn take_warning(&self) -> Option<String> {
+        self.0.take_warning()
+    }
+
     /// Stores the runs of the history that the store does not have yet; returns their number, and why others could not be
     /// read.
     fn push(&self, py: Python<'_>) -> PyResult<(usize, Vec<String>)> {
@@ -87,8 +92,9 @@ impl Fleet {
             let _ = history.recover();
             let listing =
                 history.list().map_err(SessionError::from).map_err(|error| error::session(&error))?;
+            let missing: Vec<_> = listing.entries.into_iter().filter(|entry| self.0.lacks(entry)).collect();
             let skip = |error| skipped.push(error::text(&error));
-            self.0.push_all(&history, &listing.entries, |_, _| {}, skip).map_err(|error| error::fleet(&error))
+            self.0.push_all(&history, &missing, |_, _| {}, skip).map_err(|error| error::fleet(&error))
         })?;
         Ok((stored, skipped))
     }

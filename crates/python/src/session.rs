@@ -290,8 +290,10 @@ impl Session {
         options.input_bytes = py.detach(|| Inputs::total_bytes(&inputs))?;
         let (head, summary) = self.with(py, |session| (session.head(), session.summary()));
         if let Some(store) = store {
-            let earlier = py.detach(|| Fleet::open(&store)?.earlier(&head, options.earlier_runs));
+            let store = Fleet::open(&store).map_err(|error| error::fleet(&error))?;
+            let earlier = py.detach(|| store.earlier(&head, options.earlier_runs));
             options.other_runs = earlier.map_err(|error| error::fleet(&error))?;
+            self.with(py, |session| session.add_warning(store.take_warning()));
         }
         let advice = py.detach(|| ReportContext::advise(&head, summary, &options));
         to_python(py, &advice.map_err(|error| error::recommend(&error))?)

@@ -11,6 +11,8 @@ use super::{JsonArgs, NetworkArgs};
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
     /// Store runs of the history that the store does not have yet
+    ///
+    /// Runs that are named are stored again, for example if the store has lost their files.
     #[command(after_help = "Example:\n  resource-tracker fleet push --store /shared/runs")]
     Push(PushArgs),
     /// Add up what runs requested, used, wasted and cost, the most savings first
@@ -37,9 +39,10 @@ pub enum FleetCommand {
     Report(FleetReportArgs),
     /// Merge the small files of each day
     ///
-    /// Other processes may store runs, read the store or merge at the same time.
+    /// Other processes may store runs, read the store or merge at the same time. A query of another engine may fail on a
+    /// file that has been merged, so a quiet hour is best.
     #[command(after_help = "Example:\n  resource-tracker fleet compact --store /shared/runs")]
-    Compact(StoreArgs),
+    Compact(CompactArgs),
     /// Print views and example queries for an SQL engine
     #[command(after_help = "Example:\n  resource-tracker fleet sql --store /shared/runs | duckdb")]
     Sql(SqlArgs),
@@ -61,6 +64,16 @@ pub struct PushArgs {
     pub runs: Vec<String>,
     #[command(flatten)]
     pub to: StoreArgs,
+    #[command(flatten)]
+    pub format: JsonArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct CompactArgs {
+    #[command(flatten)]
+    pub of: StoreArgs,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 #[derive(Args, Debug)]
@@ -73,6 +86,8 @@ pub struct PullArgs {
     /// Only days since then: a date, or an age, for example 2026-03-12 or 7d
     #[arg(long, value_name = "DATE|AGE", value_parser = since)]
     pub since: Option<f64>,
+    #[command(flatten)]
+    pub format: JsonArgs,
 }
 
 #[derive(Args, Debug)]

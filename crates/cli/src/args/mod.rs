@@ -19,10 +19,12 @@ use resource_tracker::{
 use crate::failure::Failure;
 
 pub use compare::{CheckArgs, CompareArgs};
-pub use fleet::{FleetCommand, FleetReportArgs, PullArgs, PushArgs, SqlArgs, StoreArgs, SummaryArgs};
+pub use fleet::{
+    CompactArgs, FleetCommand, FleetReportArgs, PullArgs, PushArgs, SqlArgs, StoreArgs, SummaryArgs,
+};
 pub use help::parser;
 pub use history::{ListArgs, OUT_OF_MEMORY, RmArgs, ShowArgs};
-pub use record::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs};
+pub use record::{AttachArgs, PrintArgs, ProcessArgs, RecordArgs, RunArgs, check_store};
 pub use telemetry::TelemetryArgs;
 
 /// Measure what a batch job uses, and recommend resources for the next run.

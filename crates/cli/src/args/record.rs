@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
-use clap::{Args, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, ValueEnum};
 use resource_tracker::{AdviceOptions, Backend, Config, CpuSource, Filters, Fleet, Interval};
 
 use super::{AdviceArgs, TelemetryArgs};
@@ -38,7 +40,7 @@ pub struct RecordArgs {
     /// Write the recording (gzipped JSON) to FILE, beside the history; `-` is standard output
     #[arg(short, long, value_name = "FILE", env = "RESOURCE_TRACKER_OUTPUT")]
     pub output: Option<PathBuf>,
-    /// Do not save the run in the history
+    /// Save the run neither in the history nor in a store
     #[arg(long, env = "RESOURCE_TRACKER_NO_SAVE", value_parser = FalseyValueParser::new())]
     pub no_save: bool,
     /// Store the run in a store of many machines when the job ends: a folder, or `s3://BUCKET/PREFIX`
@@ -107,6 +109,21 @@ pub enum CpuSourceArg {
     Best,
     Cgroup,
     Procfs,
+}
+
+/// An error if the command line says to store the run and not to save it. Otherwise a store is not used.
+pub fn check_store(matches: &ArgMatches) -> Result<(), clap::Error> {
+    const WHY: &str =
+        "the argument '--store <URL>' cannot be used with '--no-save': a run is stored from the history\n";
+    let is_typed = |id: &str, of: &ArgMatches| {
+        of.try_contains_id(id).is_ok() && of.value_source(id) == Some(ValueSource::CommandLine)
+    };
+    match matches.subcommand() {
+        Some((_, of)) if is_typed("no_save", of) && is_typed("store", of) && of.get_flag("no_save") => {
+            Err(clap::Error::raw(ErrorKind::ArgumentConflict, WHY))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl RecordArgs {

@@ -20,6 +20,7 @@ use resource_tracker::fleet::table::Table;
 use resource_tracker::{Config, Head, Metric, Recording, Row, Run};
 use serde_json::{Map, Value, json};
 
+const THREADS: usize = 32;
 /// Runs that have samples too.
 const SAMPLED: u64 = 100;
 
@@ -165,12 +166,12 @@ fn recording(random: &mut Random, row: &Map<String, Value>) -> Recording {
     recording
 }
 
-/// Writes the runs with several threads, since an object store takes a while for each.
-pub fn write(dataset: &Dataset, runs: u64, seed: u64, threads: usize) {
-    let (sender, receiver) = sync_channel::<(Map<String, Value>, bool)>(threads);
+/// Writes the runs with several threads, since the network and disks take a while for each.
+pub fn write(dataset: &Dataset, runs: u64, seed: u64) {
+    let (sender, receiver) = sync_channel::<(Map<String, Value>, bool)>(THREADS);
     let receiver = Mutex::new(receiver);
     thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..THREADS {
             scope.spawn(|| {
                 loop {
                     let next = receiver.lock().unwrap().recv();

@@ -9,15 +9,19 @@
 //! In:  rows of runs, and samples. Out: the runs of a day, each once.
 //! Not here: the columns (`columns`), the place (`store`), sums (`summary`).
 //!
-//! Any number of processes can write: each run has its own file, which is never seen in part. `compact` writes the merged
-//! file before it removes the files that it merged. A run and its samples may therefore be in two files, and readers count
-//! them once; a reader whose file has just been removed lists the day again.
+//! Any number of processes can write: each run has its own file, which is never seen in part. `compact` writes all merged
+//! files before it removes the files that it merged. A run and its samples may therefore be in two files, and readers count
+//! them once; a reader whose file has just been removed lists the day again. A file that cannot be read is left out with a
+//! warning, and is neither merged nor removed.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::iter;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use parquet::errors::ParquetError;
 use thiserror::Error;
@@ -25,16 +29,23 @@ use thiserror::Error;
 use super::columns;
 use super::store::{self, Environment, Object, Store, StoreError};
 use super::table::Table;
+use crate::error::with_causes;
 use crate::os::network;
 
 pub(super) const RUNS: &str = "runs";
 pub(super) const SAMPLES: &str = "samples";
 const SUFFIX: &str = ".parquet";
 const MERGED: &str = "merged-";
-/// Files of a day are listed again this often, if files of the listing have been removed.
-pub(super) const MOST_LISTINGS: usize = 50;
-/// Rows of this many bytes of files go into one merged file.
-const MERGED_BYTES: u64 = 64 << 20;
+/// Files of a day are listed again this often after a pause, if files of the listing have been removed. The pauses double.
+const MOST_PAUSES: u32 = 11;
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// Rows of this many bytes of files go into one merged file. Samples are much larger in memory.
+const MERGED_RUNS_BYTES: u64 = 64 << 20;
+const MERGED_SAMPLES_BYTES: u64 = 16 << 20;
+/// An engine lists a day within this time: it finds the merged file, or the files that were merged and not removed yet.
+const LISTING_TIME: Duration = Duration::from_secs(2);
+/// Files that a warning names.
+const MOST_NAMED: usize = 3;
 
 /// Why a dataset cannot be read or written.
 #[derive(Debug, Error)]
@@ -55,6 +66,15 @@ impl DatasetError {
     /// Whether one run is the cause, and not the store.
     pub const fn is_of_run(&self) -> bool {
         matches!(self, Self::Run { .. })
+    }
+
+    /// Whether one file is the cause, while others can be read.
+    fn is_of_object(&self) -> bool {
+        match self {
+            Self::Content { .. } => true,
+            Self::Store(error) => error.is_of_object(),
+            _ => false,
+        }
     }
 
     /// Whether the address is not a valid store address.
@@ -84,6 +104,24 @@ pub struct Compacted {
 pub struct Dataset {
     pub(super) store: Arc<dyn Store>,
     progress: Option<Progress>,
+    left_out: Arc<Mutex<LeftOut>>,
+}
+
+/// Files that could not be read.
+#[derive(Debug, Default)]
+struct LeftOut {
+    files: usize,
+    /// Keys of the first files.
+    named: Vec<String>,
+    /// Why the first file could not be read.
+    why: String,
+}
+
+/// A merged file in a folder, and the files that it replaces.
+struct Merged {
+    folder: String,
+    name: String,
+    replaced: Vec<Object>,
 }
 
 /// Is told how many of how many days are done.
@@ -96,7 +134,7 @@ impl Dataset {
 
     /// Credentials and endpoint of an object store are found by the environment.
     pub fn open_with(url: &str, environment: Environment) -> Result<Self, DatasetError> {
-        Ok(Self { store: store::open(url, environment)?, progress: None })
+        Ok(Self { store: store::open(url, environment)?, progress: None, left_out: Arc::default() })
     }
 
     /// The same dataset, which reports how far long work is.
@@ -108,6 +146,36 @@ impl Dataset {
     pub(super) fn report_progress(&self, done: usize, of: usize) {
         if let Some(report) = self.progress {
             report(done, of);
+        }
+    }
+
+    /// A warning about the files that could not be read since the last call.
+    pub fn take_warning(&self) -> Option<String> {
+        let warning = self.warning();
+        *self.left_out.lock().unwrap_or_else(PoisonError::into_inner) = LeftOut::default();
+        warning
+    }
+
+    pub(super) fn warning(&self) -> Option<String> {
+        let left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let LeftOut { files, named, why } = &*left_out;
+        let (noun, verb) = if *files == 1 { ("file", "is") } else { ("files", "are") };
+        let more = if *files > named.len() { ", …" } else { "" };
+        (*files > 0).then(|| {
+            let names = named.join(", ");
+            format!("{files} {noun} of the store `{}` {verb} left out: {names}{more}: {why}", self.url())
+        })
+    }
+
+    /// Notes a file that cannot be read.
+    pub(super) fn leave_out(&self, key: String, error: &DatasetError) {
+        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        if left_out.files == 0 {
+            left_out.why = with_causes(error);
+        }
+        left_out.files += 1;
+        if left_out.named.len() < MOST_NAMED {
+            left_out.named.push(key);
         }
     }
 
@@ -127,20 +195,28 @@ impl Dataset {
     /// Stores a run. Its samples come first, so that every run that is listed is complete.
     pub fn put(&self, id: &str, start_s: f64, row: &Table, samples: &Table) -> Result<(), DatasetError> {
         let key = format!("{SAMPLES}/{}/{id}{SUFFIX}", day_of(start_s));
-        self.store.put(&key, &encode(samples)?, false)?;
+        self.store.put(&key, &encode(samples)?)?;
         self.put_run(id, start_s, row)
     }
 
     /// Stores the row of a run without samples.
     pub fn put_run(&self, id: &str, start_s: f64, row: &Table) -> Result<(), DatasetError> {
         let key = format!("{RUNS}/{}/{id}{SUFFIX}", day_of(start_s));
-        Ok(self.store.put(&key, &encode(row)?, false)?)
+        Ok(self.store.put(&key, &encode(row)?)?)
     }
 
     /// Days with runs, such as `date=2026-03-12`, in order.
     pub fn days(&self) -> Result<Vec<String>, DatasetError> {
         let mut days = self.store.folders(RUNS)?;
         days.retain(|day| day.starts_with("date="));
+        Ok(days)
+    }
+
+    /// Days with runs that started at `since_s` or later, in Unix seconds, and maybe other runs.
+    pub(super) fn days_since(&self, since_s: Option<f64>) -> Result<Vec<String>, DatasetError> {
+        let first = since_s.map(day_of);
+        let mut days = self.days()?;
+        days.retain(|day| first.as_ref().is_none_or(|first| day >= first));
         Ok(days)
     }
 
@@ -152,14 +228,8 @@ impl Dataset {
 
     /// The files of a folder with these columns, or all columns if none are named.
     pub(super) fn tables(&self, folder: &str, columns: &[&str]) -> Result<Vec<Table>, DatasetError> {
-        let mut listings = 0;
-        loop {
-            listings += 1;
-            match self.read_all(folder, &self.files(folder)?, columns) {
-                Err(DatasetError::Store(error)) if error.is_not_found() && listings < MOST_LISTINGS => {}
-                tables => return tables,
-            }
-        }
+        let read = relisted(|| self.read_all(folder, &self.files(folder)?, columns, |table| table))?;
+        Ok(read.into_iter().map(|(_, table)| table).collect())
     }
 
     /// The files of a folder in the order of their names: merged files are last, since ids are hexadecimal.
@@ -167,35 +237,54 @@ impl Dataset {
     /// A listing takes time. `compact` may write a merged file after its place in the listing, and then remove a file that
     /// is not listed yet: the runs of that file would be missing. The merged file is in the next listing.
     pub(super) fn files(&self, folder: &str) -> Result<Vec<Object>, DatasetError> {
-        let mut listings = 0;
+        let mut pauses = pauses();
         loop {
-            listings += 1;
             let mut files = self.store.objects(folder, "")?;
             let merged = self.store.objects(folder, MERGED)?;
-            if merged.iter().all(|file| files.contains(file)) || listings == MOST_LISTINGS {
+            if merged.iter().all(|file| files.contains(file)) || pauses.next().map(thread::sleep).is_none() {
                 files.retain(|file| file.name.ends_with(SUFFIX));
                 return Ok(files);
             }
         }
     }
 
-    fn read_all(&self, folder: &str, files: &[Object], columns: &[&str]) -> Result<Vec<Table>, DatasetError> {
-        self.each(files, |file| self.read(&format!("{folder}/{}", file.name), columns))
+    /// Those of these files that can be read, with what `take` makes of their tables.
+    pub(super) fn read_all<T: Send>(
+        &self,
+        folder: &str,
+        files: &[Object],
+        columns: &[&str],
+        take: impl Fn(Table) -> T + Sync,
+    ) -> Result<Vec<(Object, T)>, DatasetError> {
+        let key = |file: &Object| format!("{folder}/{}", file.name);
+        let read = self.each(files, |file| match self.read(&key(file), columns) {
+            Err(error) if error.is_of_object() => Ok(Err(error)),
+            read => Ok(Ok(take(read?))),
+        })?;
+        let mut taken = Vec::with_capacity(files.len());
+        for (file, read) in files.iter().zip(read) {
+            match read {
+                Ok(found) => taken.push((file.clone(), found)),
+                Err(error) => self.leave_out(key(file), &error),
+            }
+        }
+        Ok(taken)
     }
 
-    /// Does something with each file in several threads. Results are in the order of the files.
+    /// Does something with each file in several threads, up to the first error. Results are in the order of the files.
     pub(super) fn each<T: Send>(
         &self,
         files: &[Object],
         work: impl Fn(&Object) -> Result<T, DatasetError> + Sync,
     ) -> Result<Vec<T>, DatasetError> {
-        let next = AtomicUsize::new(0);
+        let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let work = || {
             let mut done = Vec::new();
-            loop {
+            while !has_failed.load(Ordering::Relaxed) {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(file) = files.get(at) else { break };
-                done.push((at, work(file)?));
+                let result = work(file).inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
+                done.push((at, result));
             }
             Ok(done)
         };
@@ -216,64 +305,127 @@ impl Dataset {
         Ok(all.into_iter().map(|(_, result)| result).collect())
     }
 
-    pub(super) fn read(&self, key: &str, columns: &[&str]) -> Result<Table, DatasetError> {
-        let content = self.store.get(key)?;
-        Table::read(content.into(), columns)
-            .map_err(|source| DatasetError::Content { key: key.to_owned(), source })
+    fn read(&self, key: &str, columns: &[&str]) -> Result<Table, DatasetError> {
+        if let Some(Ok(table)) = self.store.file(key)?.map(|file| Table::read(file, columns)) {
+            return Ok(table);
+        }
+        let content = Bytes::from(self.store.get(key)?);
+        Table::read(content, columns).map_err(|source| DatasetError::Content { key: key.to_owned(), source })
     }
 
     /// Merges the small files of each day.
     pub fn compact(&self) -> Result<Compacted, DatasetError> {
+        self.compact_after(LISTING_TIME)
+    }
+
+    /// [`Self::compact`] with this time between the last merged file and the first removal.
+    pub fn compact_after(&self, pause: Duration) -> Result<Compacted, DatasetError> {
         let mut done = Compacted::default();
+        let mut written = Vec::new();
         let days = self.days()?;
         for (number, day) in days.iter().enumerate() {
             let before = done.merged_files;
             for kind in [RUNS, SAMPLES] {
-                self.compact_folder(&format!("{kind}/{day}"), kind == RUNS, &mut done)?;
+                let folder = format!("{kind}/{day}");
+                self.store.remove_leftovers(&folder);
+                self.compact_folder(&folder, kind == RUNS, &mut done, &mut written)?;
             }
             done.days += usize::from(done.merged_files > before);
             self.report_progress(number + 1, days.len());
         }
+        if !written.is_empty() {
+            thread::sleep(pause);
+        }
+        for merged in written {
+            self.remove_replaced(merged)?;
+        }
         Ok(done)
     }
 
-    fn compact_folder(&self, folder: &str, is_runs: bool, done: &mut Compacted) -> Result<(), DatasetError> {
+    /// Writes the merged files of a folder.
+    fn compact_folder(
+        &self,
+        folder: &str,
+        is_runs: bool,
+        done: &mut Compacted,
+        written: &mut Vec<Merged>,
+    ) -> Result<(), DatasetError> {
+        let most_bytes = if is_runs { MERGED_RUNS_BYTES } else { MERGED_SAMPLES_BYTES };
         let mut files = self.files(folder)?;
-        files.retain(|file| file.bytes < MERGED_BYTES / 2);
+        files.retain(|file| file.bytes < most_bytes / 2);
         while files.len() > 1 {
             let mut bytes = 0;
             let fit = files.iter().take_while(|file| {
                 bytes += file.bytes;
-                bytes <= MERGED_BYTES
+                bytes <= most_bytes
             });
-            let merged: Vec<Object> = files.drain(..fit.count().max(2)).collect();
+            let small: Vec<Object> = files.drain(..fit.count().max(2)).collect();
             // Another `compact` may have removed a file: what it wrote is merged the next time.
-            let merged = match self.merge(folder, &merged, is_runs) {
+            let merged = match self.merge(folder, &small, is_runs) {
                 Err(DatasetError::Store(error)) if error.is_not_found() => return Ok(()),
                 merged => merged?,
             };
-            done.merged_files += merged;
-            done.written_files += usize::from(merged > 0);
+            if let Some((count, merged)) = merged {
+                done.merged_files += count;
+                done.written_files += 1;
+                written.push(merged);
+            }
         }
         Ok(())
     }
 
-    /// Writes the rows of these files to one file, and then removes these files. Files of a later version, or of another
-    /// program, that would lose something stay. Returns how many files are merged.
-    fn merge(&self, folder: &str, files: &[Object], is_runs: bool) -> Result<usize, DatasetError> {
-        let tables = files.iter().zip(self.read_all(folder, files, &[])?);
-        let (files, tables): (Vec<&Object>, Vec<Table>) =
+    /// Writes the rows of these files to one file, and returns the number of files in it. Files of a later version, or of another
+    /// program, that would lose something stay. `None` if fewer than two can be merged.
+    fn merge(
+        &self,
+        folder: &str,
+        files: &[Object],
+        is_runs: bool,
+    ) -> Result<Option<(usize, Merged)>, DatasetError> {
+        let tables = self.read_all(folder, files, &[], |table| table)?.into_iter();
+        let (mut replaced, tables): (Vec<Object>, Vec<Table>) =
             tables.filter(|(_, table)| table.can_be_merged(columns::VERSION)).unzip();
-        if files.len() < 2 {
-            return Ok(0);
+        let count = replaced.len();
+        if count < 2 {
+            return Ok(None);
         }
         let content = encode(&if is_runs { newest_runs(tables) } else { samples_once(tables, |_| true) })?;
-        let target = format!("{MERGED}{:016x}{SUFFIX}", hash(&content));
-        self.store.put(&format!("{folder}/{target}"), &content, true)?;
+        let name = format!("{MERGED}{:016x}{SUFFIX}", hash(&content));
+        self.store.put(&format!("{folder}/{name}"), &content)?;
+        replaced.retain(|file| file.name != name);
+        Ok(Some((count, Merged { folder: folder.to_owned(), name, replaced })))
+    }
+
+    /// Removes the files whose rows a merged file has, and that have not changed. Another `compact` may have merged that file
+    /// with others, and removed it: then nothing is removed.
+    fn remove_replaced(&self, merged: Merged) -> Result<(), DatasetError> {
+        let Merged { folder, name, mut replaced } = merged;
+        let present: HashSet<Object> = self.store.objects(&folder, "")?.into_iter().collect();
+        if !present.iter().any(|file| file.name == name) {
+            return Ok(());
+        }
+        replaced.retain(|file| present.contains(file));
         let remove = |file: &Object| Ok(self.store.remove(&format!("{folder}/{}", file.name))?);
-        let merged: Vec<Object> = files.iter().filter(|file| file.name != target).copied().cloned().collect();
-        self.each(&merged, remove)?;
-        Ok(files.len())
+        self.each(&replaced, remove).map(|_| ())
+    }
+}
+
+/// Pauses before a folder is listed again: none, and then longer ones.
+fn pauses() -> impl Iterator<Item = Duration> {
+    iter::once(Duration::ZERO).chain((0..MOST_PAUSES).map(|number| FIRST_PAUSE * 2_u32.pow(number)))
+}
+
+/// Does something again after a pause, if it has failed because a file of a listing was removed meanwhile.
+pub(super) fn relisted<T>(mut work: impl FnMut() -> Result<T, DatasetError>) -> Result<T, DatasetError> {
+    let mut pauses = pauses();
+    loop {
+        match work() {
+            Err(DatasetError::Store(error)) if error.is_not_found() => match pauses.next() {
+                Some(pause) => thread::sleep(pause),
+                None => return Err(error.into()),
+            },
+            done => return done,
+        }
     }
 }
 
@@ -290,27 +442,23 @@ pub(super) fn day_of(seconds: f64) -> String {
     format!("date={}", moment.strftime("%Y-%m-%d"))
 }
 
-/// The rows of all tables; of several rows of one run, the row that was stored last.
+/// The rows of all tables; of several rows of one run, the row that was stored last. A row without an id is no run.
 fn newest_runs(tables: Vec<Table>) -> Table {
     let mut table = Table::default();
     for other in tables {
         table.append(other);
     }
     let mut newest: HashMap<&str, (usize, f64)> = HashMap::with_capacity(table.len());
-    let mut kept = vec![true; table.len()];
-    let mut drop_row = |row: usize| kept.iter_mut().skip(row).take(1).for_each(|kept| *kept = false);
+    let mut kept = vec![false; table.len()];
     for row in 0..table.len() {
         let Some(id) = table.text("id", row) else { continue };
         let stored = table.number("stored_time", row).unwrap_or(f64::NEG_INFINITY);
-        match newest.get(id) {
-            Some((_, before)) if *before >= stored => drop_row(row),
-            Some((other, _)) => {
-                drop_row(*other);
-                newest.insert(id, (row, stored));
-            }
-            None => {
-                newest.insert(id, (row, stored));
-            }
+        if newest.get(id).is_some_and(|(_, before)| *before >= stored) {
+            continue;
+        }
+        kept[row] = true;
+        if let Some((other, _)) = newest.insert(id, (row, stored)) {
+            kept[other] = false;
         }
     }
     if kept.contains(&false) {

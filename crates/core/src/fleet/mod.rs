@@ -47,7 +47,12 @@ impl Dataset {
 
     /// The page of all runs that started at `since_s` or later, in Unix seconds, as HTML.
     pub fn report(&self, since_s: Option<f64>) -> Result<String, DatasetError> {
-        Ok(page::page(&self.overview(since_s)?, &self.url(), Moment::now().wall_s()))
+        Ok(page::page(
+            &self.overview(since_s)?,
+            &self.url(),
+            self.warning().as_deref(),
+            Moment::now().wall_s(),
+        ))
     }
 
     /// Views, the query of the summary and example queries as SQL for an engine: `duckdb`, `spark` or `trino`; `None` for

@@ -35,12 +35,15 @@ const HEADS: [&str; 12] = [
     "Imbalance",
 ];
 
-/// The page. `made_at_s` is the date of the page.
-pub fn page(overview: &Overview, store: &str, made_at_s: f64) -> String {
+/// The page. `warning` says which runs are missing, `made_at_s` is the date of the page.
+pub fn page(overview: &Overview, store: &str, warning: Option<&str>, made_at_s: f64) -> String {
     let totals = totals(&overview.lines);
     let content = html! {
         (header(overview, store, &totals))
         main {
+            @if let Some(warning) = warning {
+                p.note { "Warning: " bdi { (warning) } }
+            }
             (resize(overview))
             (jobs(overview))
             (shares(overview))

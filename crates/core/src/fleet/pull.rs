@@ -7,8 +7,9 @@
 
 use std::collections::HashSet;
 
-use super::dataset::{Dataset, DatasetError, MOST_LISTINGS, RUNS, SAMPLES, day_of};
+use super::dataset::{Dataset, DatasetError, RUNS, SAMPLES, relisted};
 use super::store::Object;
+use super::table::Table;
 
 /// What `pull` has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,47 +19,47 @@ pub struct Pulled {
 }
 
 impl Dataset {
-    /// Copies the files of the days from `since_s` on, in Unix seconds, to `copy`. Calls `progress` for each day.
-    pub fn pull(
-        &self,
-        copy: &Self,
-        since_s: Option<f64>,
-        mut progress: impl FnMut(&str),
-    ) -> Result<Pulled, DatasetError> {
+    /// Copies the files of the days from `since_s` on, in Unix seconds, to `copy`.
+    pub fn pull(&self, copy: &Self, since_s: Option<f64>) -> Result<Pulled, DatasetError> {
         let mut done = Pulled::default();
-        let first_day = since_s.map(day_of);
-        for day in self.days()?.iter().filter(|day| first_day.as_ref().is_none_or(|first| *day >= first)) {
-            progress(day);
+        let days = self.days_since(since_s)?;
+        for (number, day) in days.iter().enumerate() {
             // Samples come first, so that every run that is listed is complete.
             for (kind, id_column) in [(SAMPLES, "run_id"), (RUNS, "id")] {
                 let folder = format!("{kind}/{day}");
                 let files = self.copy_files(copy, &folder, &mut done)?;
                 copy.remove_merged(&folder, id_column, &files, &mut done)?;
             }
+            self.report_progress(number + 1, days.len());
         }
         Ok(done)
     }
 
     /// Copies the missing files of a folder, and returns what the folder has.
     fn copy_files(&self, copy: &Self, folder: &str, done: &mut Pulled) -> Result<Vec<Object>, DatasetError> {
-        let mut listings = 0;
-        loop {
-            listings += 1;
-            let files = self.files(folder)?;
+        relisted(|| {
+            let mut files = self.files(folder)?;
             let present: HashSet<Object> = copy.files(folder)?.into_iter().collect();
             let missing: Vec<Object> = files.iter().filter(|file| !present.contains(file)).cloned().collect();
             let copied = self.each(&missing, |file| {
                 let key = format!("{folder}/{}", file.name);
-                Ok(copy.store.put(&key, &self.store.get(&key)?, false)?)
-            });
-            match copied {
-                Err(DatasetError::Store(error)) if error.is_not_found() && listings < MOST_LISTINGS => {}
-                copied => {
-                    done.copied_files += copied?.len();
-                    return Ok(files);
+                match self.store.get(&key) {
+                    Ok(content) => Ok(copy.store.put(&key, &content).map(|()| None)?),
+                    Err(error) if error.is_of_object() => Ok(Some(error)),
+                    Err(error) => Err(error.into()),
+                }
+            })?;
+            for (file, failed) in missing.iter().zip(copied) {
+                match failed {
+                    None => done.copied_files += 1,
+                    Some(error) => {
+                        self.leave_out(format!("{folder}/{}", file.name), &error.into());
+                        files.retain(|other| other != file);
+                    }
                 }
             }
-        }
+            Ok(files)
+        })
     }
 
     fn remove_merged(
@@ -74,13 +75,13 @@ impl Dataset {
         if stale.is_empty() {
             return Ok(());
         }
-        let ids = |file: &Object| -> Result<HashSet<String>, DatasetError> {
-            let table = self.read(&format!("{folder}/{}", file.name), &[id_column])?;
-            Ok((0..table.len()).filter_map(|row| table.text(id_column, row)).map(str::to_owned).collect())
+        let ids = |table: Table| -> HashSet<String> {
+            (0..table.len()).filter_map(|row| table.text(id_column, row)).map(str::to_owned).collect()
         };
-        let kept: HashSet<String> = self.each(files, ids)?.into_iter().flatten().collect();
-        for file in stale {
-            if ids(&file)?.is_subset(&kept) {
+        let kept = self.read_all(folder, files, &[id_column], ids)?;
+        let kept: HashSet<String> = kept.into_iter().flat_map(|(_, ids)| ids).collect();
+        for (file, found) in self.read_all(folder, &stale, &[id_column], ids)? {
+            if found.is_subset(&kept) {
                 self.store.remove(&format!("{folder}/{}", file.name))?;
                 done.removed_files += 1;
             }

@@ -46,13 +46,6 @@ impl Wanted {
         let is_of_job = self.job.is_none() || table.text("job", row) == self.job.as_deref();
         is_since && is_of_job && table.text("parent", row).is_none()
     }
-
-    fn days(&self, dataset: &Dataset) -> Result<Vec<String>, DatasetError> {
-        let first = self.since_s.map(day_of);
-        let mut days = dataset.days()?;
-        days.retain(|day| first.as_ref().is_none_or(|first| day >= first));
-        Ok(days)
-    }
 }
 
 impl Dataset {
@@ -60,7 +53,7 @@ impl Dataset {
     fn runs_of(&self, wanted: &Wanted) -> Result<Table, DatasetError> {
         let mut all = Table::of_rows(run_columns().chain([("date", Kind::Text)]), &[]);
         let columns: Vec<&str> = run_columns().map(|(name, _)| name).collect();
-        for day in wanted.days(self)? {
+        for day in self.days_since(wanted.since_s)? {
             let mut runs = self.runs(&day, &columns)?;
             runs.keep(&(0..runs.len()).map(|row| wanted.has(&runs, row)).collect::<Vec<_>>());
             let date = day.strip_prefix("date=").unwrap_or_default();
@@ -73,7 +66,7 @@ impl Dataset {
     /// Samples of these runs.
     fn samples_of(&self, wanted: &Wanted) -> Result<Table, DatasetError> {
         let mut all = Table::of_rows([("run_id", Kind::Text), ("timestamp", Kind::Time)], &[]);
-        for day in wanted.days(self)? {
+        for day in self.days_since(wanted.since_s)? {
             let runs = self.runs(&day, &["job", "parent", "start_time"])?;
             let ids: HashSet<&str> = (0..runs.len())
                 .filter(|row| wanted.has(&runs, *row))

@@ -125,9 +125,7 @@ impl Dataset {
         mut add: impl FnMut(&Table, usize, &str),
     ) -> Result<(), DatasetError> {
         let columns = [&["parent"], columns].concat();
-        let first_day = since_s.map(super::dataset::day_of);
-        let mut days = self.days()?;
-        days.retain(|day| first_day.as_ref().is_none_or(|first| day >= first));
+        let days = self.days_since(since_s)?;
         for (number, day) in days.iter().enumerate() {
             let table = self.runs(day, &columns)?;
             let start = |row: &usize| table.number("start_time", *row);

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parquet::basic::Compression;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::column::writer::ColumnWriter;
@@ -18,7 +17,7 @@ use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::file::reader::{ChunkReader, FileReader as _, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
@@ -257,7 +256,7 @@ impl Table {
     }
 
     /// Reads a Parquet file; `wanted` are the columns to read, or none for all.
-    pub fn read(file: Bytes, wanted: &[&str]) -> Result<Self, ParquetError> {
+    pub fn read(file: impl ChunkReader + 'static, wanted: &[&str]) -> Result<Self, ParquetError> {
         let reader = SerializedFileReader::new(file)?;
         let schema = reader.metadata().file_metadata().schema_descr_ptr();
         if reader.metadata().file_metadata().num_rows() > MOST_ROWS {
@@ -382,6 +381,7 @@ fn write_cells(writer: &mut ColumnWriter<'_>, cells: &Cells, start: usize) -> Re
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use serde_json::json;
 
     use super::*;

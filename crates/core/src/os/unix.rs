@@ -1,11 +1,13 @@
 //! System calls that Linux and macOS share.
 #![expect(unsafe_code, reason = "clocks by number, signal masks and fork have no safe wrapper here")]
 
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::Path;
 
 use super::Ending;
@@ -182,6 +184,11 @@ pub fn folder_for_owner() -> DirBuilder {
 /// Makes `open` fail if the path is a symbolic link.
 pub fn without_links(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(libc::O_NOFOLLOW)
+}
+
+/// Lets those read a file who can read its folder, whatever the umask is.
+pub fn share_with_folder(file: &File, folder: &Metadata) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(0o600 | folder.mode() & 0o444))
 }
 
 pub fn is_fifo(found: &Metadata) -> bool {

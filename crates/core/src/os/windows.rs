@@ -359,6 +359,10 @@ pub fn without_links(options: &mut OpenOptions) -> &mut OpenOptions {
 }
 
 /// Always false: named pipes are not in the file system of Windows.
+pub const fn share_with_folder(_file: &File, _folder: &Metadata) -> io::Result<()> {
+    Ok(())
+}
+
 pub const fn is_fifo(_found: &Metadata) -> bool {
     false
 }

@@ -16,13 +16,18 @@ pub(crate) fn push_to(url: &str, history: &History, entry: &Entry) -> Result<(),
 }
 
 impl Fleet {
-    /// Whether a run can be stored, and is not in this store yet.
+    /// The warning about a run that is in the history only.
+    pub fn not_stored(url: &str, why: &str) -> String {
+        format!("the run is not in the store `{url}` yet: {why}; `resource-tracker fleet push` stores it")
+    }
+
+    /// Whether a run can be stored, and is not in this store yet as far as the history knows.
     pub fn lacks(&self, entry: &Entry) -> bool {
         entry.status != Some(Status::Running) && !entry.stored.contains(&self.url())
     }
 
-    /// Stores those of these runs that the store lacks, and returns their number. `before_each` gets the number of a run and
-    /// of all. A run that cannot be read does not keep the others from the store: `skipped` gets the reason.
+    /// Stores those of these runs that have ended, and returns their number. `before_each` gets the number of a run and of
+    /// all. A run that cannot be read does not keep the others from the store: `skipped` gets the reason.
     pub fn push_all(
         &self,
         history: &History,
@@ -30,10 +35,11 @@ impl Fleet {
         mut before_each: impl FnMut(usize, usize),
         mut skipped: impl FnMut(FleetError),
     ) -> Result<usize, FleetError> {
-        let missing: Vec<&Entry> = entries.iter().filter(|entry| self.lacks(entry)).collect();
+        let ended = |entry: &&Entry| entry.status != Some(Status::Running);
+        let ended: Vec<&Entry> = entries.iter().filter(ended).collect();
         let mut stored = 0;
-        for (number, entry) in missing.iter().enumerate() {
-            before_each(number + 1, missing.len());
+        for (number, entry) in ended.iter().enumerate() {
+            before_each(number + 1, ended.len());
             match self.push(history, entry, &AdviceOptions::default()) {
                 Ok(()) => stored += 1,
                 Err(error) if error.is_of_run() => skipped(error),
@@ -54,6 +60,9 @@ impl Fleet {
         let mut context = Context::of_run(&recording.head, recording.summary(), options);
         context.ask(&recording.head, &mut Catalog::new(settings));
         self.store_run(entry, &recording, &context)?;
+        if entry.stored.contains(&self.url()) {
+            return Ok(());
+        }
         let mut entry = entry.clone();
         entry.stored.push(self.url());
         history.store_entry(&entry).map_err(|error| unreadable(Box::new(error)))

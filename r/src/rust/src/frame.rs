@@ -5,6 +5,7 @@ use resource_tracker::{Fleet, FleetBy, Frame, History, Metric, SessionError};
 use serde_json::{Map, Value};
 
 use crate::failure::{Answer, Failure, Kind};
+use crate::value::or_null;
 
 pub fn frame_to_r(frame: &Frame) -> Answer {
     let columns = frame.columns().iter().map(|column| {
@@ -20,16 +21,18 @@ fn history_table(job: Option<&str>, tag: Option<&str>) -> Answer {
     rows_to_r(&history.table(job, tag).map_err(SessionError::from)?, &History::columns())
 }
 
-/// The groups of the summary of a store.
+/// The groups of the summary of a store, and a warning about files that cannot be read.
 #[extendr]
 fn fleet_groups(store: &str, by: &str, since_s: Option<f64>) -> Answer {
     let by = FleetBy::from_name(by).ok_or_else(|| {
         Failure::new(Kind::Value, format!("`by` must be job, user, node, day or tag:KEY, not `{by}`"))
     })?;
-    let lines = Fleet::open(store)?.summary(&by, since_s)?;
+    let store = Fleet::open(store)?;
+    let lines = store.summary(&by, since_s)?;
     let lines = lines.iter().map(|line| serde_json::to_value(line).unwrap_or_default());
     let lines = lines.filter_map(|line| line.as_object().cloned()).collect::<Vec<_>>();
-    rows_to_r(&lines, &Fleet::summary_columns())
+    let groups = rows_to_r(&lines, &Fleet::summary_columns())?;
+    Ok(list!(groups = groups, warning = or_null(store.take_warning())).into())
 }
 
 fn rows_to_r(rows: &[Map<String, Value>], names: &[String]) -> Answer {

@@ -294,7 +294,9 @@ fn session_advise(
     filters_from_r(&filters, &mut options.filters)?;
     let (head, summary) = shared(&session)?.with(|session| (session.head(), session.summary()));
     if let Some(store) = store {
-        options.other_runs = Fleet::open(&store)?.earlier(&head, options.earlier_runs)?;
+        let store = Fleet::open(&store)?;
+        options.other_runs = store.earlier(&head, options.earlier_runs)?;
+        shared(&session)?.with(|session| session.add_warning(store.take_warning()));
     }
     to_r(&ReportContext::advise(&head, summary, &options)?, Singles::Plain)
 }

@@ -7,14 +7,13 @@
 //! The order and the names of the variables are those of the AWS SDKs and Tools Reference Guide, "Standardized credential
 //! providers". Secrets are never in an error and never printed.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use rusty_s3::Credentials;
 use serde::Deserialize;
-use url::Url;
+use url::{Host, Url};
 
 use super::environment::{CredentialsError, Environment};
 use super::profile::Profile;
@@ -64,7 +63,12 @@ pub(super) fn find(environment: &Environment, profile: &Profile) -> Result<Found
         return Err(CredentialsError::ProfileWithoutKeys { name: name.to_owned() });
     }
     let found = match of_container(environment)? {
-        None => of_instance(environment).ok_or(CredentialsError::Missing)?,
+        None => {
+            of_instance(environment).ok_or_else(|| match environment.get("AWS_WEB_IDENTITY_TOKEN_FILE") {
+                Some(_) => CredentialsError::WebIdentity,
+                None => CredentialsError::Missing,
+            })?
+        }
         Some(found) => found,
     };
     match found.expires {
@@ -80,10 +84,11 @@ fn of_container(environment: &Environment) -> Result<Option<Found>, CredentialsE
         environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"),
     ) {
         (Some(path), _) => format!("{CONTAINER}{path}"),
-        (None, Some(url)) if is_of_this_machine(url) => url.to_owned(),
-        (None, Some(_)) => return Err(CredentialsError::ContainerAddress),
+        (None, Some(url)) => service_address(url).ok_or(CredentialsError::ContainerAddress)?,
         (None, None) => return Ok(None),
     };
+    let has_tls = url.starts_with("https:");
+    let client = if has_tls { Client::service } else { Client::link_local }(LIMIT, MOST_BYTES);
     // The token in the file is renewed from time to time.
     let token = match environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").map(PathBuf::from) {
         None => environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN").map(str::to_owned),
@@ -93,21 +98,23 @@ fn of_container(environment: &Environment) -> Result<Option<Found>, CredentialsE
         },
     };
     let headers: Vec<_> = token.iter().map(|token| ("Authorization", token.as_str())).collect();
-    answer(&Client::link_local(LIMIT, MOST_BYTES), &url, &headers)
-        .map(Some)
-        .ok_or(CredentialsError::Container)
+    answer(&client, &url, &headers).map(Some).ok_or(CredentialsError::Container)
 }
 
-/// Loopback, link-local, and the address of EKS. Credentials are requested without TLS.
-fn is_of_this_machine(url: &str) -> bool {
-    let host = Url::parse(url)
-        .ok()
-        .filter(|url| url.scheme() == "http")
-        .and_then(|url| url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok()));
-    host.is_some_and(|host| match host {
-        IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local(),
-        IpAddr::V6(v6) => v6.is_loopback() || v6.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23],
-    })
+/// An address to which a token may be sent: any with TLS; without, loopback, link-local, and the address of EKS.
+fn service_address(url: &str) -> Option<String> {
+    let mut url = Url::parse(url).ok()?;
+    if url.scheme() == "http" && url.host_str() == Some("localhost") {
+        url.set_host(Some("127.0.0.1")).ok()?;
+    }
+    let is_allowed = match url.host()? {
+        _ if url.scheme() == "https" => true,
+        _ if url.scheme() != "http" => false,
+        Host::Ipv4(v4) => v4.is_loopback() || v4.is_link_local(),
+        Host::Ipv6(v6) => v6.is_loopback() || v6.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23],
+        Host::Domain(_) => false,
+    };
+    is_allowed.then(|| url.to_string())
 }
 
 /// Credentials of the role of an EC2 instance.
@@ -144,4 +151,25 @@ fn answer(client: &Client, url: &str, headers: &[(&str, &str)]) -> Option<Found>
     let answer: Answer = serde_json::from_slice(&body).ok()?;
     let found = Found::lasting(&answer.access_key_id, &answer.secret_access_key, Some(&answer.token));
     Some(Found { expires: answer.expiration.and_then(|at| at.parse().ok()), ..found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_is_sent_to_this_machine_or_with_tls() {
+        for (url, address) in [
+            ("http://169.254.170.2/v2/x", Some("http://169.254.170.2/v2/x")),
+            ("http://[fd00:ec2::23]/v1/x", Some("http://[fd00:ec2::23]/v1/x")),
+            ("http://[::1]:80/x", Some("http://[::1]/x")),
+            ("http://localhost:51679/x", Some("http://127.0.0.1:51679/x")),
+            ("https://credentials.example.org/x", Some("https://credentials.example.org/x")),
+            ("http://credentials.example.org/x", None),
+            ("http://10.0.0.1/x", None),
+            ("ftp://localhost/x", None),
+        ] {
+            assert_eq!(service_address(url).as_deref(), address, "{url}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 /// The variables that are read.
-const VARIABLES: [&str; 20] = [
+const VARIABLES: [&str; 21] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_CONFIG_FILE",
     "AWS_CONTAINER_AUTHORIZATION_TOKEN",
@@ -29,6 +29,7 @@ const VARIABLES: [&str; 20] = [
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
     "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
     "HOME",
     "RESOURCE_TRACKER_S3_PATH_STYLE",
     "RESOURCE_TRACKER_STORE_TIMEOUT",
@@ -40,6 +41,8 @@ const VARIABLES: [&str; 20] = [
 pub enum CredentialsError {
     #[error("neither the variables, nor the profile, nor the metadata service of this machine has any")]
     Missing,
+    #[error("found a web identity only, which is not supported")]
+    WebIdentity,
     #[error("`{set}` is set, and `{missing}` is not")]
     Incomplete { set: &'static str, missing: &'static str },
     #[error("cannot read `{path}`")]
@@ -48,7 +51,7 @@ pub enum CredentialsError {
     NoProfile { name: String },
     #[error("the profile `{name}` has no access key")]
     ProfileWithoutKeys { name: String },
-    #[error("`AWS_CONTAINER_CREDENTIALS_FULL_URI` is not an address of this machine")]
+    #[error("`AWS_CONTAINER_CREDENTIALS_FULL_URI` is neither a service of this machine nor https")]
     ContainerAddress,
     #[error("the credentials service of the container returned no credentials")]
     Container,
@@ -64,6 +67,9 @@ impl CredentialsError {
             }
             Self::Unreadable { .. } => "fix the file's permissions, or name another file",
             Self::NoProfile { .. } => "set AWS_PROFILE to a profile of ~/.aws/config or ~/.aws/credentials",
+            Self::WebIdentity => {
+                "`aws configure export-credentials --format env` prints variables for the role of a web identity"
+            }
             Self::ProfileWithoutKeys { .. } => {
                 "`aws configure export-credentials --format env` prints variables for a profile that signs in elsewhere"
             }
@@ -91,6 +97,10 @@ impl Environment {
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         debug_assert!(VARIABLES.contains(&name), "{name} is not listed");
         self.0.get(name).map(String::as_str)
+    }
+
+    pub(super) fn home(&self) -> Option<PathBuf> {
+        self.get("HOME").or_else(|| self.get("USERPROFILE")).map(PathBuf::from)
     }
 }
 

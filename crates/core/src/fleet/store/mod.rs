@@ -10,6 +10,7 @@ mod profile;
 mod s3;
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -46,6 +47,9 @@ impl StoreError {
                 Some("check AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, and endpoint_url of the profile")
             }
             Self::Credentials { source, .. } => Some(source.hint()),
+            Self::Io { doing: "remove", source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("in a folder with the sticky bit, only root can merge the files of other users")
+            }
             Self::Io { .. } => None,
             Self::Status { status, code, .. } => status_hint(*status, code),
         }
@@ -54,8 +58,29 @@ impl StoreError {
     /// Whether the object does not exist: another process may have removed it after a listing.
     pub fn is_not_found(&self) -> bool {
         match self {
-            Self::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            // NFS does not find an open file that another machine has removed.
+            Self::Io { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::StaleNetworkFileHandle)
+            }
             Self::Status { status, code, .. } => *status == 404 && (code.is_empty() || code == "NoSuchKey"),
+            _ => false,
+        }
+    }
+
+    /// Whether the cause is one object, while others can be read: a file without permission or with a disk error, or an object
+    /// that the service has archived.
+    pub fn is_of_object(&self) -> bool {
+        const DISK_ERROR: i32 = 5;
+        match self {
+            Self::Io { doing: "read", source, .. } => {
+                let kinds = [
+                    io::ErrorKind::PermissionDenied,
+                    io::ErrorKind::InvalidInput,
+                    io::ErrorKind::FileTooLarge,
+                ];
+                kinds.contains(&source.kind()) || source.raw_os_error() == Some(DISK_ERROR)
+            }
+            Self::Status { code, .. } => code == "InvalidObjectState",
             _ => false,
         }
     }
@@ -71,9 +96,9 @@ fn status_hint(status: u16, code: &str) -> Option<&'static str> {
         (_, "RequestTimeTooSkewed") => Some("set the clock of this machine"),
         (_, "NoSuchBucket") => Some("create the bucket, or check its name and AWS_ENDPOINT_URL"),
         (301 | 307 | 400, _) => Some("set AWS_REGION to the region of the bucket"),
-        (401 | 403, _) => {
-            Some("the credentials must allow to list the bucket and to read, write and delete its objects")
-        }
+        (401 | 403, _) => Some(
+            "the credentials must allow to list the bucket and to read, write and delete its objects, and the clock of this machine must be right",
+        ),
         (500.., _) => Some("the service is overloaded or out of order: try again later"),
         _ => None,
     }
@@ -120,19 +145,64 @@ pub trait Store: fmt::Debug + Send + Sync {
 
     fn get(&self, key: &str) -> Result<Vec<u8>, StoreError>;
 
-    /// Stores an object; one of the same key is replaced. `is_synced` waits for the disk, so that a power cut loses nothing
-    /// that is removed afterwards.
-    fn put(&self, key: &str, content: &[u8], is_synced: bool) -> Result<(), StoreError>;
+    /// A large object, if parts of it can be read without the rest.
+    fn file(&self, _key: &str) -> Result<Option<File>, StoreError> {
+        Ok(None)
+    }
+
+    /// Stores an object; one of the same key is replaced. The object is on disk, so that a power cut loses nothing.
+    fn put(&self, key: &str, content: &[u8]) -> Result<(), StoreError>;
 
     /// Removes an object, if it exists.
     fn remove(&self, key: &str) -> Result<(), StoreError>;
+
+    /// Removes what writers left in a folder that were killed long ago.
+    fn remove_leftovers(&self, _key: &str) {}
 }
 
-/// A store by its address: a path, `file://` and an absolute path, or `s3://`, a bucket and a prefix. Nothing is read or
-/// sent yet.
+/// A store by its address: a path, also in the home folder by `~/`; `file://` and an absolute path; or `s3://`, a bucket and a
+/// prefix. Nothing is read or sent yet.
 pub fn open(url: &str, environment: Environment) -> Result<Arc<dyn Store>, StoreError> {
     if let Some(place) = url.strip_prefix("s3://") {
         return Ok(Arc::new(s3::Bucket::open(place, environment)?));
     }
-    Ok(Arc::new(folder::Folder::open(url)?))
+    Ok(Arc::new(folder::Folder::open(url, &environment)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(doing: &'static str, source: impl Into<io::Error>) -> StoreError {
+        StoreError::Io { doing, key: "runs/x".to_owned(), url: "/store".to_owned(), source: source.into() }
+    }
+
+    #[test]
+    fn removed_file_is_told_from_a_file_that_cannot_be_read_and_from_a_store_that_fails() {
+        let sides = |error: &StoreError| (error.is_not_found(), error.is_of_object());
+        assert_eq!(sides(&failed("read", io::ErrorKind::NotFound)), (true, false));
+        assert_eq!(sides(&failed("read", io::ErrorKind::StaleNetworkFileHandle)), (true, false));
+        assert_eq!(sides(&failed("read", io::ErrorKind::PermissionDenied)), (false, true));
+        assert_eq!(sides(&failed("list", io::ErrorKind::PermissionDenied)), (false, false));
+        assert_eq!(sides(&failed("read", io::ErrorKind::TimedOut)), (false, false));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn address_of_a_folder_has_one_form() {
+        let environment = Environment::of(|name| (name == "HOME").then(|| "/home/ada".to_owned()));
+        let address = |url: &str| open(url, environment.clone()).map(|store| store.url()).ok();
+        for (url, folder) in [
+            ("/shared/runs", "/shared/runs"),
+            ("/shared/runs//", "/shared/runs"),
+            ("/", "/"),
+            ("~/runs/", "/home/ada/runs"),
+            ("file:///shared/my%20runs/", "/shared/my runs"),
+        ] {
+            assert_eq!(address(url).as_deref(), Some(folder), "{url}");
+        }
+        for url in ["", "file://host/runs", "ftp://host/runs"] {
+            assert_eq!(address(url), None, "{url}");
+        }
+    }
 }

@@ -25,19 +25,20 @@ impl Profile {
     pub(super) fn read(environment: &Environment) -> Result<Self, CredentialsError> {
         let named = environment.get("AWS_PROFILE");
         let name = named.unwrap_or("default");
-        let home = environment.get("HOME").or_else(|| environment.get("USERPROFILE")).map(PathBuf::from);
+        let home = environment.home();
         let mut found = None;
         // The file of credentials counts before the other one.
         for (variable, file) in
             [("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")]
         {
             let below_home = || home.as_ref().map(|home| home.join(".aws").join(file));
-            let Some(path) = environment.get(variable).map(PathBuf::from).or_else(below_home) else {
-                continue;
-            };
+            let named_file = environment.get(variable).map(PathBuf::from);
+            let is_default = named_file.is_none();
+            let Some(path) = named_file.or_else(below_home) else { continue };
             let text = match read_text(&path) {
                 Ok(text) => text,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                // The home folder may be of another user, or none.
+                Err(error) if is_default || error.kind() == io::ErrorKind::NotFound => continue,
                 Err(source) => return Err(CredentialsError::Unreadable { path, source }),
             };
             if let Some(settings) = settings_of(&text, name) {

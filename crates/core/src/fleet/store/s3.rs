@@ -10,7 +10,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use rusty_s3::actions::ListObjectsV2;
@@ -28,11 +28,12 @@ use crate::os::network;
 const REQUESTS: usize = 32;
 /// A request may last this long, unless `RESOURCE_TRACKER_STORE_TIMEOUT` has another number of seconds.
 const REQUEST_LIMIT: Duration = Duration::from_mins(1);
-/// A request is made this often, if the service answers that it is overloaded.
+/// A request is made this often, if the service is overloaded or the connection fails. All requests can be repeated: those that
+/// change something name the whole result.
 const ATTEMPTS: u32 = 4;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// A signature is valid for the time of a request, and for clocks that differ.
-const CLOCKS_DIFFER: Duration = Duration::from_mins(5);
+const CLOCKS_DIFFER: Duration = Duration::from_mins(15);
 /// Credentials are replaced before they expire.
 const RENEWAL: SignedDuration = SignedDuration::from_mins(5);
 /// A listing has at most this many pages of 1,000 objects.
@@ -101,7 +102,9 @@ impl Bucket {
     /// Few services but Amazon's have a name for each bucket, and its certificate allows no dot in the name.
     fn is_path_style(&self, has_endpoint: bool) -> bool {
         match self.environment.get("RESOURCE_TRACKER_S3_PATH_STYLE") {
-            Some(value) => !["0", "false", "no"].contains(&value),
+            Some(value) => {
+                !["0", "false", "f", "no", "n", "off"].contains(&value.trim().to_ascii_lowercase().as_str())
+            }
             None => has_endpoint || self.name.contains('.'),
         }
     }
@@ -132,41 +135,44 @@ impl Bucket {
         Ok(Session { client, limit, bucket, credentials: found.credentials, expires: found.expires })
     }
 
-    /// Makes a request, again after a while if the service is overloaded.
+    /// Makes a request, again after a while if the service is overloaded or the connection fails. No request starts after the
+    /// time limit.
     fn request(
         &self,
         doing: &'static str,
         key: &str,
         send: impl Fn(&Session) -> Result<(u16, Vec<u8>), HttpError>,
     ) -> Result<Vec<u8>, StoreError> {
+        let began = Instant::now();
         let mut wait = FIRST_WAIT;
         let mut attempts = 0;
         loop {
             attempts += 1;
             let session = self.session()?;
-            let (status, body) = send(&session).map_err(|error| {
-                let source = match error {
-                    HttpError::Timeout => {
-                        let text = format!("no answer within {} s", session.limit.as_secs_f64());
-                        io::Error::new(io::ErrorKind::TimedOut, text)
-                    }
-                    HttpError::Transport(source) => io::Error::other(source),
-                };
-                self.error(doing, key, source)
-            })?;
-            match status {
-                200..=299 => return Ok(body),
-                500 | 503 if attempts < ATTEMPTS => {
-                    // Many jobs may end at the same moment.
-                    let spread = f64::from(Timestamp::now().subsec_nanosecond().unsigned_abs()) / 1e9;
-                    thread::sleep(wait.mul_f64(0.5 + spread));
-                    wait *= 2;
+            let (error, is_passing) = match send(&session) {
+                Ok((200..=299, body)) => return Ok(body),
+                Ok((status, body)) => {
+                    let code = error_code(&body);
+                    let is_passing =
+                        matches!(status, 429 | 500 | 502 | 503 | 504) || code == "RequestTimeout";
+                    let key = key.to_owned();
+                    (StoreError::Status { doing, key, url: self.url(), status, code }, is_passing)
                 }
-                _ => {
-                    let (key, code) = (key.to_owned(), error_code(&body));
-                    return Err(StoreError::Status { doing, key, url: self.url(), status, code });
+                Err(HttpError::Transport(source)) => (self.error(doing, key, io::Error::other(source)), true),
+                Err(HttpError::Timeout) => {
+                    let text = format!("no answer within {} s", session.limit.as_secs_f64());
+                    let source = io::Error::new(io::ErrorKind::TimedOut, text);
+                    (self.error(doing, key, source), false)
                 }
+            };
+            // Many jobs may end at the same moment.
+            let spread = f64::from(Timestamp::now().subsec_nanosecond().unsigned_abs()) / 1e9;
+            let pause = wait.mul_f64(0.5 + spread);
+            if !is_passing || attempts == ATTEMPTS || began.elapsed() + pause >= session.limit {
+                return Err(error);
             }
+            thread::sleep(pause);
+            wait *= 2;
         }
     }
 
@@ -260,7 +266,7 @@ impl Store for Bucket {
         })
     }
 
-    fn put(&self, key: &str, content: &[u8], _: bool) -> Result<(), StoreError> {
+    fn put(&self, key: &str, content: &[u8]) -> Result<(), StoreError> {
         let full = format!("{}{key}", self.prefix);
         let sent = self.request("write", key, |session| {
             let put = session.bucket.put_object(Some(&session.credentials), &full);

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::{Session, Source};
 use crate::error::with_causes;
+use crate::fleet::Fleet;
 use crate::os;
 use crate::run::push::push_to;
 use crate::store::history::{Entry, History};
@@ -20,6 +21,11 @@ use crate::store::history::{Entry, History};
 const MOST_WAIT: Duration = Duration::from_secs(1);
 
 impl Session {
+    /// Adds a warning about a store, which [`Self::take_notes`] returns.
+    pub fn add_warning(&mut self, warning: Option<String>) {
+        self.warnings.extend(warning);
+    }
+
     /// Stores a run that has ended. A session of a loaded recording, and the view of a forked child, store nothing.
     pub(super) fn store(&mut self, history: History, entry: Entry) {
         let is_own = matches!(self.source, Source::Thread { .. } | Source::Sidecar { .. });
@@ -38,8 +44,6 @@ impl Session {
             Ok(Err(_)) => "it takes longer than a second".to_owned(),
             Err(error) => error.to_string(),
         };
-        self.warnings.push(format!(
-            "the run is not in the store `{url}` yet: {why}; `resource-tracker fleet push` stores it"
-        ));
+        self.warnings.push(Fleet::not_stored(&url, &why));
     }
 }
