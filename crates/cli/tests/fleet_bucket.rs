@@ -200,7 +200,10 @@ fn refusals_are_explained_without_secrets() {
     let nothing =
         [("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", ""), ("AWS_EC2_METADATA_DISABLED", "true")];
     let missing = error(URL, &nothing);
-    assert!(missing.contains("neither the variables") && missing.contains("set AWS_ACCESS_KEY_ID"), "{missing}");
+    assert!(
+        missing.contains("neither the variables") && missing.contains("set AWS_ACCESS_KEY_ID"),
+        "{missing}"
+    );
     let half = error(URL, &nothing[1..]);
     assert!(half.contains("`AWS_ACCESS_KEY_ID` is set, and `AWS_SECRET_ACCESS_KEY` is not"), "{half}");
     for url in [
