@@ -81,7 +81,8 @@ SELECT job, count(*) AS runs,
 FROM runs
 WHERE NOT is_failed
 GROUP BY job
-HAVING count(*) >= 10 AND corr(memory_peak_bytes, epoch(start_time)) > 0.8
+HAVING count(*) >= 10 AND max(memory_peak_bytes) > min(memory_peak_bytes)
+  AND corr(memory_peak_bytes, epoch(start_time)) > 0.8
 ORDER BY mib_a_day DESC;
 
 -- Which runs held GPUs that were idle?
