@@ -6,6 +6,7 @@
 
 pub mod columns;
 pub mod dataset;
+mod nested;
 pub mod overview;
 mod page;
 pub mod pull;

@@ -45,7 +45,7 @@ impl Engine {
     }
 }
 
-/// The views `all_runs`, with each run once; `runs`, without runs that are part of another run; and `samples`. They read
+/// The views `all_runs`, with each run once; `runs`, without runs inside of others of the dataset; and `samples`. They read
 /// the views, or for Trino the tables, `runs_files` and `samples_files`.
 ///
 /// Samples have no time of storing. Of a run whose samples are in two files, those of its own file count, which is not older
@@ -58,7 +58,9 @@ pub fn views(engine: Engine, url: &str) -> Vec<String> {
             "{create} all_runs AS\nSELECT * FROM (\n  SELECT *, row_number() OVER (PARTITION BY id ORDER BY stored_time DESC) AS copy\n  \
              FROM runs_files\n) WHERE copy = 1"
         ),
-        format!("{create} runs AS SELECT * FROM all_runs WHERE parent IS NULL"),
+        format!(
+            "{create} runs AS\nSELECT * FROM all_runs WHERE NOT EXISTS (SELECT 1 FROM runs_files WHERE runs_files.id = all_runs.parent)"
+        ),
     ];
     let samples = format!(
         "{create} samples AS\nWITH files AS (SELECT * FROM {})\nSELECT * FROM files JOIN (\n  \
