@@ -229,6 +229,8 @@ def test_short_step_with_another_artifact_name_and_without_card(flows) -> None:
     data = task["of_short"].data
     assert list(data) == KEYS
     assert 0.2 <= data["stats"]["duration"] < 10
+    identity = data["tracker"]["run"]["identity"]
+    assert (identity["asked_cpus"], identity["asked_memory_bytes"]) == (2, 512 << 20) and "asked_gpus" not in identity
     assert len(data["process_metrics"]) > 1 and _has_a_row_per_grid_point(data)
     assert not _has_cards(task)
 

@@ -1,5 +1,5 @@
 # Types of crates/python/src, checked by `stubtest`.
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any, Optional, final
 
@@ -98,6 +98,7 @@ class Session:
         inputs: Optional[list[str]] = None,
         resets_peak: bool = False,
         store: Optional[str] = None,
+        asked: Optional[Sequence[Optional[float]]] = None,
     ) -> Session: ...
     @staticmethod
     def load(path: str | PathLike[str]) -> Session: ...

@@ -43,7 +43,7 @@ class Fleet:
       session `spark`.
 
     DuckDB, Polars and Spark read the files of a folder by themselves, when they need them. Of other stores they get the
-    wanted runs in memory. Each run counts once, and runs inside of a tracked run do not count.
+    wanted runs in memory. Each run counts once, and runs inside of another of these runs do not count.
 
     Args:
         url: Address of the store.
@@ -168,8 +168,7 @@ class Fleet:
             raise TypeError("engine='spark' needs a session: spark=SparkSession.builder.getOrCreate()")
         if engine == "arrow" or not self._has_files():
             return self._of_arrow(self._arrow(name, since, job), engine, spark)
-        runs = self._runs(engine, spark)
-        runs = _where(runs, engine, since, job)
+        runs = _of_job(self._runs(engine, since, spark), engine, job)
         return runs if name == "runs" else self._samples(runs, engine, spark)
 
     def _has_files(self) -> bool:
@@ -195,16 +194,18 @@ class Fleet:
             self._connection.execute("SET TimeZone = 'UTC'")
         return self._connection
 
-    def _runs(self, engine: str, spark: Any) -> Any:
-        """The view `runs`, by the SQL that the core prints."""
+    def _runs(self, engine: str, since: Optional[float], spark: Any) -> Any:
+        """The runs since then, each once, without runs inside of others of them."""
         if engine == "polars":
-            polars = _module("polars")
             runs = self._polars("runs").sort("stored_time", descending=True, nulls_last=True)
-            return runs.unique("id", keep="first", maintain_order=True).filter(polars.col("parent").is_null())
+            runs = _since(runs.unique("id", keep="first", maintain_order=True), engine, since)
+            return runs.join(runs.select("id"), left_on="parent", right_on="id", how="anti")
         self._create_views("runs", engine, spark)
         if engine == "duckdb":
-            return self._duckdb().sql("SELECT * EXCLUDE (copy, file) FROM runs")
-        return spark.table("runs").drop("copy")
+            runs = _since(self._duckdb().sql("SELECT * EXCLUDE (copy, file) FROM all_runs"), engine, since)
+            return runs.set_alias("inside").join(runs.set_alias("around"), "inside.parent = around.id", how="anti")
+        runs = _since(spark.table("all_runs").drop("copy"), engine, since)
+        return runs.join(runs.select(runs["id"].alias("parent")), "parent", "leftanti").select(runs.columns)
 
     def _samples(self, runs: Any, engine: str, spark: Any) -> Any:
         if engine == "polars":
@@ -237,20 +238,26 @@ class Fleet:
         )
 
 
-def _where(runs: Any, engine: str, since: Optional[float], job: Optional[str]) -> Any:
-    """Return the runs that started since then, of this job."""
+def _since(runs: Any, engine: str, since: Optional[float]) -> Any:
+    if since is None:
+        return runs
+    column, constant = _expressions(engine)
+    return runs.filter(column("start_time") >= constant(datetime.fromtimestamp(since, timezone.utc)))
+
+
+def _of_job(runs: Any, engine: str, job: Optional[str]) -> Any:
+    if job is None:
+        return runs
+    column, constant = _expressions(engine)
+    return runs.filter(column("job") == constant(job))
+
+
+def _expressions(engine: str) -> tuple[Any, Any]:
+    """The functions of an engine that name a column and a constant."""
     if engine == "duckdb":
-        constant, column = _module("duckdb").ConstantExpression, _module("duckdb").ColumnExpression
-    elif engine == "polars":
-        constant, column = _module("polars").lit, _module("polars").col
-    else:
-        functions = _module("pyspark.sql.functions")
-        constant, column = functions.lit, functions.col
-    if since is not None:
-        runs = runs.filter(column("start_time") >= constant(datetime.fromtimestamp(since, timezone.utc)))
-    if job is not None:
-        runs = runs.filter(column("job") == constant(job))
-    return runs
+        return _module("duckdb").ColumnExpression, _module("duckdb").ConstantExpression
+    module = _module("polars" if engine == "polars" else "pyspark.sql.functions")
+    return module.col, module.lit
 
 
 def _polars_tag(key: str) -> Any:

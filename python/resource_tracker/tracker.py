@@ -62,6 +62,9 @@ class ResourceTracker:
     True
     """
 
+    #: CPUs, bytes of memory and GPUs that were requested, set by the Metaflow extension in a subclass.
+    _asked: Optional[Sequence[Optional[float]]] = None
+
     def __init__(
         self,
         pid: Optional[int] = None,
@@ -94,6 +97,7 @@ class ResourceTracker:
                 tags=_tags(tags),
                 inputs=_paths(input),
                 store=_address(store),
+                asked=self._asked,
             )
         )
         if autostart:
@@ -115,6 +119,7 @@ class ResourceTracker:
         self.tags: Mapping[str, Any] = settings["tags"]
         self.input: _Paths = settings["inputs"]
         self.store: Optional[_Path] = settings["store"]
+        self._asked = settings["asked"]
         self.trackers: list[str] = [
             name
             for name, is_on in (
@@ -143,6 +148,7 @@ class ResourceTracker:
             "tags": _tags(self.tags),
             "inputs": _paths(self.input),
             "store": _address(self.store),
+            "asked": self._asked,
         }
 
     def start(self) -> None:

@@ -21,7 +21,7 @@ from resource_tracker.tiny_data_frame import TinyDataFrame
 #: The number of rows of an engine's table.
 LENGTH = {
     "arrow": len,
-    "duckdb": lambda table: table.count("*").fetchone()[0],
+    "duckdb": lambda table: table.count("*").fetchall()[0][0],
     "polars": lambda table: table.collect().height,
     "spark": lambda table: table.count(),
 }

@@ -44,9 +44,9 @@ time.sleep(0.7)
 sys.exit(3)
 """
 IDENTITY = {
-    "USER": "ada", "SLURM_JOB_ID": "42", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_NTASKS": "4",
+    "USER": "ada", "SLURM_JOB_ID": "42", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_NNODES": "2",
     "SLURMD_NODENAME": "n17", "SLURM_CLUSTER_NAME": "blue", "POD_NAME": "pod-a", "RESOURCE_TRACKER_IMAGE": "img:1",
-    "RESOURCE_TRACKER_ASKED_CPUS": "2",
+    "RESOURCE_TRACKER_ASKED_CPUS": "4",
 }
 TRACKER = ""
 
@@ -193,7 +193,7 @@ def otlp(home: str) -> None:
         "host.name": run["host"], "process.pid": recording["metadata"]["pid"], "user.name": "ada",
         "k8s.pod.name": "pod-a", "k8s.node.name": "n17", "container.image.name": "img:1",
         "resource_tracker.cluster": "blue", "resource_tracker.scheduler": "slurm", "resource_tracker.scheduler_job": "42",
-        "resource_tracker.rank": 1, "resource_tracker.ranks": 4, "resource_tracker.asked_cpus": 2.0,
+        "resource_tracker.rank": 1, "resource_tracker.ranks": 4, "resource_tracker.local_ranks": 2, "resource_tracker.asked_cpus": 2.0,
         "resource_tracker.tag.team": "vision", "deployment.environment.name": "ci",
         "process.command_line": " ".join(run["command"]),
     }

@@ -125,13 +125,20 @@ fn report_is_a_page_with_escaped_names() {
 fn ranks_of_a_distributed_program_are_one_run_with_its_imbalance() {
     let home = tempfile::tempdir().unwrap();
     let slurm = |rank: &'static str| {
-        vec![("SLURM_JOB_ID", "42"), ("SLURM_STEP_ID", "0"), ("SLURM_PROCID", rank), ("SLURM_NTASKS", "4")]
+        let node = [("SLURM_NTASKS", "4"), ("SLURM_NNODES", "1"), ("SLURM_CPUS_ON_NODE", "64")];
+        [&[("SLURM_JOB_ID", "42"), ("SLURM_STEP_ID", "0"), ("SLURM_PROCID", rank)], &node[..]].concat()
     };
-    let torchrun = |rank: &'static str| vec![("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", "4")];
+    let torchrun = |rank: &'static str| {
+        let node = [("WORLD_SIZE", "4"), ("LOCAL_WORLD_SIZE", "4"), ("RESOURCE_TRACKER_ASKED_CPUS", "64")];
+        [&[("RANK", rank), ("LOCAL_RANK", rank)], &node[..]].concat()
+    };
     for (job, variables) in [("slurm", &slurm as &dyn Fn(&'static str) -> Vec<_>), ("torchrun", &torchrun)] {
         for (rank, cpu_s) in [("0", "0.6"), ("1", "0.2"), ("2", "0.2"), ("3", "0.2")] {
             let output = run(home.path(), job, &variables(rank), &["python3", "-c", SPIN, cpu_s]);
             assert!(output.status.success(), "{}", text(&output));
+            let shown = tracker(home.path()).args(["show", "last", "--json"]).output().unwrap();
+            let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+            assert_eq!(shown["requested"]["cpus"], 16.0, "a quarter of the node");
         }
     }
     for group in groups(home.path(), &[]) {
@@ -140,6 +147,41 @@ fn ranks_of_a_distributed_program_are_one_run_with_its_imbalance() {
         let imbalance = group["imbalance"].as_f64().unwrap();
         assert!((1.7..2.05).contains(&imbalance), "{group}");
     }
+}
+
+#[test]
+fn run_inside_of_another_counts_once_and_a_run_on_another_host_counts() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let inner = |store: &str| format!("'{}' run -q --offline --job inner {store} -- true", support::BIN);
+    let of = |job: &str| {
+        let found = groups(home, &[]).into_iter().find(|group| group["key"] == job);
+        found.map_or(0, |group| group["recordings"].as_u64().unwrap())
+    };
+    // Both are stored; the work counts once.
+    let store = format!("--store '{}'", home.join("store").display());
+    run(home, "outer", &[], &["sh", "-c", &inner(&store)]);
+    assert_eq!((files(home, "runs"), of("outer"), of("inner")), (2, 1, 0));
+    // The outer run has no store.
+    let mut outer = tracker(home);
+    let outer = outer.args(["run", "-q", "--offline", "--no-save", "--", "sh", "-c", &inner(&store)]);
+    assert!(outer.output().unwrap().status.success());
+    assert_eq!(of("inner"), 1);
+    // A scheduler has passed the variable on to another host, or to another job.
+    let id = |variable: &[(&str, &str)]| {
+        let sh = ["sh", "-c", "echo $RESOURCE_TRACKER_RUN"];
+        String::from_utf8(run(home, "outer", variable, &sh).stdout).unwrap().trim().to_owned()
+    };
+    let (login, slurm) = (id(&[]), id(&[("SLURM_JOB_ID", "41")]));
+    let host = login.split_once('@').unwrap().1;
+    assert_eq!(slurm.split_once('@').unwrap().1, format!("{host}/41"));
+    let elsewhere = login.replace(host, "elsewhere");
+    run(home, "submitted", &[("RESOURCE_TRACKER_RUN", &elsewhere)], &["true"]);
+    run(home, "submitted", &[("RESOURCE_TRACKER_RUN", &slurm), ("SLURM_JOB_ID", "42")], &["true"]);
+    run(home, "submitted", &[("RESOURCE_TRACKER_RUN", &login), ("SLURM_JOB_ID", "42")], &["true"]);
+    assert_eq!(of("submitted"), 3);
+    run(home, "submitted", &[("RESOURCE_TRACKER_RUN", &login)], &["true"]);
+    assert_eq!(of("submitted"), 3, "inside of the run on this host");
 }
 
 #[test]

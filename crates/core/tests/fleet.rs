@@ -247,3 +247,35 @@ fn file_of_a_later_version_is_not_merged() {
     assert_eq!((std::fs::read(&later).unwrap(), recordings(&dataset)), (before, 3));
     assert_eq!(dataset.compact().unwrap().written_files, 0, "what stays is not written again");
 }
+
+#[test]
+fn run_inside_of_another_counts_if_the_other_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = Dataset::open(folder.path().to_str().unwrap()).unwrap();
+    let day_s = 86_400.0;
+    for (id, parent, start) in [
+        ("a", None, 0.5),
+        // On the same day, with a name before that of the run around it.
+        ("0", Some("a"), 0.6),
+        // On the next day, and inside of a run that does not count itself.
+        ("b", Some("a"), 1.5),
+        ("c", Some("b"), 1.6),
+        ("d", Some("without-store"), 1.6),
+    ] {
+        let row = json!({"id": id, "parent": parent, "stored_time": 1.0, "start_time": start * day_s, "job": "train", "cpu_hours_used": 1.0});
+        let row = Table::of_rows(run_columns(), &[row.as_object().unwrap().clone()]);
+        let sample = json!({"run_id": id, "timestamp": start * day_s});
+        let sample = Table::of_rows(
+            [("run_id", Kind::Text), ("timestamp", Kind::Time)],
+            &[sample.as_object().unwrap().clone()],
+        );
+        dataset.put(id, start * day_s, &row, &sample).unwrap();
+    }
+    let line = dataset.summary(&By::Job, None).unwrap().remove(0);
+    assert_eq!((line.runs, line.cpu_hours_used), (2, Some(2.0)));
+    assert_eq!(sampled(&dataset), ["a", "d"]);
+    // The run around `b` is not among those since then.
+    assert_eq!(dataset.summary(&By::Job, Some(day_s)).unwrap()[0].runs, 2);
+    let ids = dataset.rows("runs", Some(day_s), None).unwrap().remove(0).1;
+    assert_eq!(ids, ["b", "d"]);
+}

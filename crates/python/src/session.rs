@@ -47,7 +47,7 @@ impl Session {
         clippy::fn_params_excessive_bools,
         reason = "arguments of the public Python API"
     )]
-    #[pyo3(signature = (*, pid, children, interval, method, autostart, track_processes, track_system, discover_server, discover_cloud, sidecar=None, job=None, tags=None, inputs=None, resets_peak=false, store=None))]
+    #[pyo3(signature = (*, pid, children, interval, method, autostart, track_processes, track_system, discover_server, discover_cloud, sidecar=None, job=None, tags=None, inputs=None, resets_peak=false, store=None, asked=None))]
     fn new(
         pid: Pid,
         children: bool,
@@ -64,6 +64,7 @@ impl Session {
         inputs: Option<Vec<PathBuf>>,
         resets_peak: bool,
         store: Option<String>,
+        asked: Option<[Option<f64>; 3]>,
     ) -> PyResult<Self> {
         let interval = interval_of(interval)?;
         let backend = backend_of(None)?;
@@ -88,6 +89,7 @@ impl Session {
             tags: tags.unwrap_or_default(),
             inputs: inputs.unwrap_or_default(),
             store,
+            asked: asked.unwrap_or_default(),
         })))
     }
 
@@ -183,6 +185,7 @@ impl Session {
             tags,
             inputs,
             store,
+            asked,
             ..
         } = self.0.plan();
         let interval = self.with(py, |session| session.interval_s());
@@ -206,6 +209,7 @@ impl Session {
             "job": job,
             "tags": tags,
             "store": store,
+            "asked": asked,
         });
         let settings = to_python(py, &settings)?;
         // A path need not be Unicode.

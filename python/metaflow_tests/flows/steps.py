@@ -2,7 +2,7 @@
 
 import time
 
-from metaflow import FlowSpec, catch, current, retry, step, track_resources
+from metaflow import FlowSpec, catch, current, resources, retry, step, track_resources
 
 
 class StepsFlow(FlowSpec):
@@ -19,6 +19,7 @@ class StepsFlow(FlowSpec):
             raise ValueError("not yet")
         self.next(self.short)
 
+    @resources(cpu=2, memory=512)
     @step
     @track_resources(create_card=False, artifact_name="of_short", interval=0.02)
     def short(self):

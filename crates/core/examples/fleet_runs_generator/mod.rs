@@ -88,7 +88,7 @@ fn run(random: &mut Random, number: u64) -> Map<String, Value> {
         "node": format!("node-{:02}", random.below(50)),
         "host": "host",
         "tags": if number.is_multiple_of(3) { json!(json!({"team": format!("team {}", job % 7)}).to_string()) } else { Value::Null },
-        "parent": if random.below(100) == 0 { json!("feed") } else { Value::Null },
+        "parent": Value::Null,
         "status": if is_failed { "failed" } else { "finished" },
         "cause": if out_of_memory { json!("out_of_memory") } else { Value::Null },
         "is_failed": is_failed,
@@ -201,8 +201,20 @@ fn put(dataset: &Dataset, row: &Map<String, Value>, is_sampled: bool) {
 fn each_run(runs: u64, seed: u64, mut next: impl FnMut(Map<String, Value>, bool)) {
     let mut random = Random(seed * 2 + 1);
     let mut number = 0;
+    let mut around = None;
     while number < runs {
-        let first = run(&mut random, number);
+        let mut first = run(&mut random, number);
+        let start = first["start_time"].as_f64().unwrap();
+        match random.below(100) {
+            // The run around it has no store.
+            0 => first["parent"] = json!("feed"),
+            1 | 2 => {
+                if let Some((id, _)) = around.take_if(|(_, before)| *before < start) {
+                    first["parent"] = id;
+                }
+            }
+            _ => around = Some((first["id"].clone(), start)),
+        }
         let ranks = if random.below(30) == 0 { 4 + random.below(13) } else { 1 };
         let reused = number - random.below(40).min(number);
         for rank in 0..ranks.min(runs - number) {

@@ -21,14 +21,14 @@ pub const VERSION: u32 = 1;
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 
 /// Name, type and meaning of each column of `runs`.
-pub const RUNS: [(&str, Kind, &str); 78] = [
+pub const RUNS: [(&str, Kind, &str); 79] = [
     ("id", Kind::Text, "Id of the run."),
     ("stored_time", Kind::Time, "When the row was stored. Of several rows of one run, the newest counts."),
     ("job", Kind::Text, "Name of the job."),
     (
         "parent",
         Kind::Text,
-        "Id of the tracked run that this run is a part of. Such runs do not count in sums.",
+        "Id of the tracked run that this run is a part of. If that run is in the dataset, this one does not count in sums.",
     ),
     ("command", Kind::Text, "Command line without secrets."),
     ("tags", Kind::Text, "Tags as a JSON object."),
@@ -48,6 +48,7 @@ pub const RUNS: [(&str, Kind, &str); 78] = [
     ("array_index", Kind::Integer, "Index in the array."),
     ("rank", Kind::Integer, "Rank in a distributed program."),
     ("local_rank", Kind::Integer, "Rank on its node."),
+    ("local_ranks", Kind::Integer, "Number of ranks on the node."),
     ("ranks", Kind::Integer, "Number of ranks of the distributed program."),
     ("distributed", Kind::Text, "The same for all ranks of one distributed program."),
     ("status", Kind::Text, "finished, failed, killed, ended, detached or tracker_died."),
@@ -63,12 +64,12 @@ pub const RUNS: [(&str, Kind, &str); 78] = [
     (
         "asked_cpus",
         Kind::Double,
-        "CPUs that were requested: from the scheduler, else the limit of the container.",
+        "CPUs that were requested: from the scheduler, else the limit of the container. A rank has its part of both.",
     ),
     (
         "asked_memory_bytes",
         Kind::Double,
-        "Memory that was requested: from the scheduler, else the limit of the container.",
+        "Memory that was requested: from the scheduler, else the limit of the container. A rank has its part of both.",
     ),
     ("asked_gpus", Kind::Double, "GPUs that were requested."),
     ("cpu_limit_cores", Kind::Double, "CPUs that the job could use."),
@@ -106,7 +107,11 @@ pub const RUNS: [(&str, Kind, &str); 78] = [
     ("advice_cpus", Kind::Double, "CPUs to request for the next run."),
     ("advice_memory_bytes", Kind::Double, "Memory to request for the next run."),
     ("advice_gpus", Kind::Double, "GPUs to request for the next run."),
-    ("cost_usd", Kind::Double, "Cost of the run on its machine; an estimate by list prices."),
+    (
+        "cost_usd",
+        Kind::Double,
+        "Cost of the run on its machine, divided by the ranks on it; an estimate by list prices.",
+    ),
     (
         "advice_cost_usd",
         Kind::Double,
@@ -135,24 +140,30 @@ pub fn run_row(entry: &Entry, head: &Head, context: &Context, now_s: f64) -> Map
     let number = |row: &Map<String, Value>, key: &str| row.get(key).and_then(Value::as_f64);
     let (limit_cores, limit_bytes) = (number(&row, "cpu_limit_cores"), number(&row, "memory_limit_bytes"));
     let machine = |key: &str| head.server_info.as_ref()?.get(key)?.as_f64().filter(|limit| *limit > 0.0);
-    let asked_cpus = identity.asked_cpus.or_else(|| machine("cpu_limit"));
-    let asked_bytes =
-        identity.asked_memory_bytes.or_else(|| machine("memory_limit_mb").map(|mib| mib * 1024.0 * 1024.0));
+    // What all ranks on the node share: machine, cost, limits of the container.
+    let share = identity.share_of_node();
+    let of_node = |amount: Option<f64>| Some(amount? * share?);
+    let limit_mib = || of_node(machine("memory_limit_mb"));
+    let asked_cpus = identity.asked_cpus.or_else(|| of_node(machine("cpu_limit")));
+    let asked_bytes = identity.asked_memory_bytes.or_else(|| limit_mib().map(|mib| mib * 1024.0 * 1024.0));
     let times = |amount: Option<f64>| Some(amount? * hours?);
     let wasted = |asked: Option<f64>, used: Option<f64>| Some((asked? - used?).max(0.0));
-    let cpu_asked = times(asked_cpus.or(limit_cores));
+    let cpu_asked = times(asked_cpus.or_else(|| of_node(limit_cores)));
     let cpu_used = number(&row, "cpu_seconds").map(|seconds| seconds / 3600.0);
-    let gib_asked = times(asked_bytes.or(limit_bytes).map(|bytes| bytes / GIB));
+    let gib_asked = times(asked_bytes.or_else(|| of_node(limit_bytes)).map(|bytes| bytes / GIB));
     let gib_used = times(number(&row, "memory_peak_bytes").map(|bytes| bytes / GIB));
-    let gpu_asked = times(identity.asked_gpus.or_else(|| machine("gpu_count")));
+    let gpu_asked = times(identity.asked_gpus.or_else(|| of_node(machine("gpu_count"))));
     let gpu_used = times(number(&row, "gpu_mean_gpus"));
     let waits = context.waits(head);
     let waited = |metric| waits.as_ref().and_then(|_| context.summary.of(metric).sum());
     let cost = context.cost(context.server());
+    let cost_usd = of_node(cost.current.map(|cost| cost.usd));
+    let advice_cost_usd = cost.recommended.map(|cost| cost.usd);
     let cloud = |key: &str| {
         head.cloud_info.as_ref()?.get(key)?.as_str().filter(|text| *text != "unknown").map(str::to_owned)
     };
-    let more = json!({
+    // One object of all would exceed the recursion limit of the macro.
+    let facts = json!({
         "stored_time": now_s,
         "command": run.command.map(|words| words.join(" ")),
         "tags": if run.tags.is_empty() { Value::Null } else { json!(json!(run.tags).to_string()) },
@@ -167,9 +178,19 @@ pub fn run_row(entry: &Entry, head: &Head, context: &Context, now_s: f64) -> Map
         "array_index": identity.array_index,
         "rank": identity.rank,
         "local_rank": identity.local_rank,
+        "local_ranks": identity.local_ranks,
         "ranks": identity.ranks,
         "distributed": identity.distributed,
         "is_failed": matches!(run.status, Some(Status::Failed | Status::Killed)),
+        "cloud": cloud("vendor"),
+        "region": cloud("region"),
+        "instance_type": cloud("instance_type"),
+        "cpu_source": run.cpu_source,
+        "tracker_version": head.metadata.resource_tracker.version,
+        "statistics": entry.stats.as_ref().map(|stats| json!(stats).to_string()),
+        "sizing": entry.sizing.as_ref().map(|sizing| json!(sizing).to_string()),
+    });
+    let figures = json!({
         "asked_cpus": asked_cpus,
         "asked_memory_bytes": asked_bytes,
         "asked_gpus": identity.asked_gpus,
@@ -179,21 +200,6 @@ pub fn run_row(entry: &Entry, head: &Head, context: &Context, now_s: f64) -> Map
         "gib_hours_asked": gib_asked,
         "gib_hours_used": gib_used,
         "gib_hours_wasted": wasted(gib_asked, gib_used),
-        "advice_cpus": context.advice.as_ref().ok().map(|advice| advice.request.cpu),
-        "advice_memory_bytes": context.advice.as_ref().ok().map(|advice| f64::from(advice.request.memory_mb) * 1024.0 * 1024.0),
-        "advice_gpus": context.advice.as_ref().ok().map(|advice| advice.request.gpu),
-        "cost_usd": cost.current.as_ref().map(|cost| cost.usd),
-        "advice_cost_usd": cost.recommended.as_ref().map(|cost| cost.usd),
-        "savings_usd": cost.savings.as_ref().map(|savings| savings.usd.max(0.0)),
-        "cloud": cloud("vendor"),
-        "region": cloud("region"),
-        "instance_type": cloud("instance_type"),
-        "cpu_source": run.cpu_source,
-        "tracker_version": head.metadata.resource_tracker.version,
-        "statistics": entry.stats.as_ref().map(|stats| json!(stats).to_string()),
-        "sizing": entry.sizing.as_ref().map(|sizing| json!(sizing).to_string()),
-    });
-    let gpus_and_waits = json!({
         "gpu_hours_asked": gpu_asked,
         "gpu_hours_used": gpu_used,
         "gpu_hours_wasted": wasted(gpu_asked, gpu_used),
@@ -205,8 +211,14 @@ pub fn run_row(entry: &Entry, head: &Head, context: &Context, now_s: f64) -> Map
         "wait_paging_seconds": waited(Metric::WaitPaging),
         "stolen_seconds": waited(Metric::WaitStolen),
         "idle_seconds": waited(Metric::Idle),
+        "advice_cpus": context.advice.as_ref().ok().map(|advice| advice.request.cpu),
+        "advice_memory_bytes": context.advice.as_ref().ok().map(|advice| f64::from(advice.request.memory_mb) * 1024.0 * 1024.0),
+        "advice_gpus": context.advice.as_ref().ok().map(|advice| advice.request.gpu),
+        "cost_usd": cost_usd,
+        "advice_cost_usd": advice_cost_usd,
+        "savings_usd": cost_usd.zip(advice_cost_usd).map(|(cost, advised)| (cost - advised).max(0.0)),
     });
-    for more in [more, gpus_and_waits] {
+    for more in [facts, figures] {
         if let Value::Object(more) = more {
             row.extend(more);
         }
@@ -260,6 +272,12 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::*;
+    use crate::analysis::recommend::AdviceOptions;
+    use crate::config::Config;
+    use crate::market::catalog::{InstancePrice, Source};
+    use crate::metric::Row;
+    use crate::report::Zone;
+    use crate::store::recording::{Identity, Run};
 
     /// The text of `docs/dataset.md`.
     fn docs_page() -> String {
@@ -299,6 +317,54 @@ mod tests {
         }
         let committed = std::fs::read_to_string(path).unwrap_or_default();
         assert_eq!(committed, docs_page(), "run `make generate`");
+    }
+
+    #[test]
+    fn ranks_on_a_node_share_its_machine_and_cost() {
+        let identity = |local_ranks, asked_cpus| Identity {
+            ranks: Some(8),
+            local_ranks,
+            asked_cpus,
+            ..Identity::default()
+        };
+        let row = |identity| {
+            let mut head = Head::new(&Config::default(), 1, 0.0, Run { identity, ..Run::default() });
+            head.metadata.set_stop_time(3600.0, 0.0);
+            let server = json!({"vcpus": 64, "memory_mb": 65536.0, "gpu_count": 4});
+            head.server_info = server.as_object().cloned();
+            let mut recording = Recording::new(head);
+            let mut cells = Row::default();
+            for metric in [Metric::Timestamp, Metric::Elapsed] {
+                cells.set(metric, Some(3600.0));
+            }
+            recording.push(&cells);
+            let (head, summary) = (&recording.head, recording.summary());
+            let entry = Entry::new("feed", head, &summary);
+            let mut context = Context::of(
+                head,
+                summary,
+                Vec::<Entry>::new().into(),
+                &AdviceOptions::default(),
+                0.0,
+                Zone::utc(),
+            );
+            context.price = Some(InstancePrice {
+                vendor_id: String::new(),
+                instance_type: String::new(),
+                usd_per_hour: 2.0,
+                spot_usd_per_hour: None,
+                region: String::new(),
+                in_asked_region: true,
+                source: Source::Embedded,
+                as_of: String::new(),
+            });
+            let row = run_row(&entry, head, &context, 0.0);
+            ["cpu_hours_asked", "gib_hours_asked", "gpu_hours_asked", "cost_usd"].map(|key| row[key].as_f64())
+        };
+        assert_eq!(row(None), [64.0, 64.0, 4.0, 2.0].map(Some));
+        assert_eq!(row(Some(identity(Some(4), None))), [16.0, 16.0, 1.0, 0.5].map(Some));
+        assert_eq!(row(Some(identity(Some(4), Some(3.0)))), [3.0, 16.0, 1.0, 0.5].map(Some));
+        assert_eq!(row(Some(identity(None, None))), [None; 4], "the number of ranks on the node is unknown");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod columns;
 pub mod dataset;
 mod form;
+mod nested;
 pub mod overview;
 mod page;
 pub mod pull;

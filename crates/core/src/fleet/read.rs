@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::columns::{VERSION, run_columns};
 use super::dataset::{Dataset, DatasetError, SAMPLES, day_of, samples_once};
+use super::nested::Seen;
 use super::table::{Cells, Kind, Table};
 use crate::store::history::{Entry, without_repetition};
 use crate::store::plausible;
@@ -38,24 +39,26 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Whether a row is wanted. A run inside of a tracked run has measured the same work again.
-    fn has(&self, table: &Table, row: usize) -> bool {
-        let is_since = self
-            .since_s
-            .is_none_or(|since_s| table.number("start_time", row).is_some_and(|start| start >= since_s));
-        let is_of_job = self.job.is_none() || table.text("job", row) == self.job.as_deref();
-        is_since && is_of_job && table.text("parent", row).is_none()
+    /// Whether each run of a day is wanted.
+    fn rows(&self, runs: &Table, seen: &mut Seen) -> Vec<bool> {
+        let counted = seen.counted(runs, |row| {
+            self.since_s
+                .is_none_or(|since_s| runs.number("start_time", row).is_some_and(|start| start >= since_s))
+        });
+        let is_of_job = |row| self.job.is_none() || runs.text("job", row) == self.job.as_deref();
+        counted.into_iter().enumerate().map(|(row, counted)| counted && is_of_job(row)).collect()
     }
 }
 
 impl Dataset {
-    /// Rows of the view `runs`: each run once, without runs that are part of another run, and the day of each.
+    /// Rows of the view `runs`: each run once, without runs inside of others of them, and the day of each.
     fn runs_of(&self, wanted: &Wanted) -> Result<Table, DatasetError> {
         let mut all = Table::of_rows(run_columns().chain([("date", Kind::Text)]), &[]);
         let columns: Vec<&str> = run_columns().map(|(name, _)| name).collect();
+        let mut seen = Seen::default();
         for day in self.days_since(wanted.since_s)? {
             let mut runs = self.runs(&day, &columns)?;
-            runs.keep(&(0..runs.len()).map(|row| wanted.has(&runs, row)).collect::<Vec<_>>());
+            runs.keep(&wanted.rows(&runs, &mut seen));
             let date = day.strip_prefix("date=").unwrap_or_default();
             runs.add_column("date", Cells::texts(&vec![date; runs.len()]));
             all.append(runs);
@@ -66,12 +69,12 @@ impl Dataset {
     /// Samples of these runs.
     fn samples_of(&self, wanted: &Wanted) -> Result<Table, DatasetError> {
         let mut all = Table::of_rows([("run_id", Kind::Text), ("timestamp", Kind::Time)], &[]);
+        let mut seen = Seen::default();
         for day in self.days_since(wanted.since_s)? {
             let runs = self.runs(&day, &["job", "parent", "start_time"])?;
-            let ids: HashSet<&str> = (0..runs.len())
-                .filter(|row| wanted.has(&runs, *row))
-                .filter_map(|row| runs.text("id", row))
-                .collect();
+            let wanted = wanted.rows(&runs, &mut seen);
+            let ids: HashSet<&str> =
+                (0..runs.len()).filter(|row| wanted[*row]).filter_map(|row| runs.text("id", row)).collect();
             let tables = self.tables(&format!("{SAMPLES}/{day}"), &[])?;
             all.append(samples_once(tables, |id| ids.contains(id)));
         }

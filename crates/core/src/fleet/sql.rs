@@ -224,7 +224,7 @@ fn connect(url: &str, to: &Connection) -> Vec<String> {
     install.into_iter().flatten().chain([secret]).collect()
 }
 
-/// The views `all_runs`, with each run once, and `runs`, without runs that are part of another run. They read the view, or for
+/// The views `all_runs`, with each run once, and `runs`, without runs inside of others of the dataset. They read the view, or for
 /// Trino the table, `runs_files`.
 fn runs_views(create: &str) -> [String; 2] {
     [
@@ -232,7 +232,9 @@ fn runs_views(create: &str) -> [String; 2] {
             "{create} all_runs AS\nSELECT * FROM (\n  SELECT *, row_number() OVER (PARTITION BY id ORDER BY stored_time DESC) AS copy\n  \
              FROM runs_files\n) WHERE copy = 1"
         ),
-        format!("{create} runs AS SELECT * FROM all_runs WHERE parent IS NULL"),
+        format!(
+            "{create} runs AS\nSELECT * FROM all_runs WHERE NOT EXISTS (SELECT 1 FROM runs_files WHERE runs_files.id = all_runs.parent)"
+        ),
     ]
 }
 

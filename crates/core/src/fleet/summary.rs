@@ -3,14 +3,15 @@
 //! In:  a [`Dataset`]. Out: a [`Line`] for each group, the most savings first.
 //! Not here: the text (the command), the same sums in SQL (`sql`).
 //!
-//! Reads day by day: memory follows the largest day, and the numbers of groups and of distributed programs, not the number of
-//! runs.
+//! Reads day by day: memory follows the largest day, and the numbers of groups and of distributed programs. A run takes a few
+//! bytes for the hash of its id.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
 use super::dataset::{Dataset, DatasetError};
+use super::nested::Seen;
 use super::table::Table;
 
 /// What the runs are grouped by.
@@ -126,14 +127,14 @@ impl Dataset {
     ) -> Result<(), DatasetError> {
         let columns = [&["parent"], columns].concat();
         let days = self.days_since(since_s)?;
+        let mut seen = Seen::default();
         for (number, day) in days.iter().enumerate() {
             let table = self.runs(day, &columns)?;
             let start = |row: &usize| table.number("start_time", *row);
-            // A run inside of a tracked run has measured the same work again.
-            let mut rows: Vec<usize> = (0..table.len())
-                .filter(|row| since_s.is_none_or(|since_s| start(row).is_some_and(|start| start >= since_s)))
-                .filter(|row| table.text("parent", *row).is_none())
-                .collect();
+            let counted = seen.counted(&table, |row| {
+                since_s.is_none_or(|since_s| start(&row).is_some_and(|start| start >= since_s))
+            });
+            let mut rows: Vec<usize> = (0..table.len()).filter(|row| counted[*row]).collect();
             let place = |row: &usize| (start(row).unwrap_or(0.0), table.text("id", *row));
             rows.sort_by(|one, other| {
                 let ((one_s, one), (other_s, other)) = (place(one), place(other));
@@ -199,6 +200,7 @@ impl<'b> Groups<'b> {
             let whole = |column| table.number(column, row).map(f64::to_bits);
             let rank = whole("rank");
             let programs = self.programs.entry((name.to_owned(), whole("ranks"))).or_default();
+            // A rank joins the first program that lacks it, so the programs that have it come first.
             let at = programs.partition_point(|program| program.ranks.contains(&rank));
             if at == programs.len() {
                 programs.push(Program::default());

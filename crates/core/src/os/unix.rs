@@ -292,6 +292,19 @@ pub fn host_name() -> Option<String> {
     rustix::system::uname().nodename().to_str().ok().map(str::to_owned)
 }
 
+/// Name of the user of this process in `/etc/passwd`, else its number. Directory services may take long to answer, and are
+/// not asked.
+pub fn user_name() -> String {
+    let uid = rustix::process::getuid().as_raw();
+    let users = std::fs::read("/etc/passwd").unwrap_or_default();
+    let named = String::from_utf8_lossy(&users).lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid) && !name.is_empty()).then(|| name.to_owned())
+    });
+    named.unwrap_or_else(|| format!("uid {uid}"))
+}
+
 /// Whether a stream accepts a few bytes within `time`; a full pipe without an active reader does not.
 pub fn takes_text_within(stream: impl std::os::fd::AsFd, time: std::time::Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

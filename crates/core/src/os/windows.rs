@@ -436,6 +436,11 @@ pub fn host_name() -> Option<String> {
     std::env::var("COMPUTERNAME").ok()
 }
 
+/// Name of the user of this process; empty if it is unknown.
+pub fn user_name() -> String {
+    std::env::var("USERNAME").unwrap_or_default()
+}
+
 pub fn parent_id() -> Option<u32> {
     use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
     let own = Pid::from_u32(std::process::id());

@@ -80,6 +80,8 @@ pub struct Plan {
     /// Address of the store of many machines that gets the run when it is saved in the history. An empty address is none,
     /// whatever the environment and the user's settings say.
     pub store: Option<String>,
+    /// CPUs, bytes of memory and GPUs that were requested. For what is missing, the environment says it.
+    pub asked: [Option<f64>; 3],
 }
 
 impl Plan {
@@ -97,6 +99,7 @@ impl Plan {
             tags: BTreeMap::new(),
             inputs: Vec::new(),
             store: None,
+            asked: [None; 3],
         }
     }
 
@@ -150,12 +153,19 @@ impl Plan {
             tags: BTreeMap::new(),
             inputs: Vec::new(),
             store: None,
+            asked: [None; 3],
         }
     }
 
     /// The facts about the run that are known when it starts.
     pub(crate) fn run(&self, id: &str) -> Run {
-        Run { job: self.job.clone(), tags: self.tags.clone(), ..Run::new(id, command_of(self.pid)) }
+        let mut run = Run::new(id, command_of(self.pid));
+        let identity = run.identity.get_or_insert_default();
+        let asked = [&mut identity.asked_cpus, &mut identity.asked_memory_bytes, &mut identity.asked_gpus];
+        for (known, planned) in asked.into_iter().zip(self.asked) {
+            *known = planned.or(*known);
+        }
+        Run { job: self.job.clone(), tags: self.tags.clone(), ..run }
     }
 
     /// The head of a recording that is made with this plan; `start_time` is in Unix seconds.

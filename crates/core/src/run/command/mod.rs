@@ -37,7 +37,7 @@ use crate::run::tracker::{Tracker, TrackerError};
 use crate::sampler::marks::{MARKS_VARIABLE, create_marks, marks_beside};
 use crate::sampler::progress::State;
 use crate::sampler::{SamplerCommand, Sink, Target};
-use crate::store::recording::head::PARENT_VARIABLE;
+use crate::store::recording::head::{PARENT_VARIABLE, announcement};
 use crate::store::recording::{Head, Run, Status};
 
 #[cfg(target_os = "linux")]
@@ -234,7 +234,7 @@ pub fn run(
     let setup = Setup { config, signals: &signals, root: &root, tracker: &tracker };
     drop(spare);
     let mut command = prepare(command)?;
-    command.envs(hooks.run_id().map(|id| (PARENT_VARIABLE, id)));
+    command.envs(hooks.run_id().map(|id| (PARENT_VARIABLE, announcement(id))));
     command.envs(hooks.attempt().map(|attempt| (ATTEMPT_VARIABLE, attempt.to_string())));
     // The marks of this job are not for a run around this one.
     command.env_remove(MARKS_VARIABLE);

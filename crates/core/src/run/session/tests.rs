@@ -35,6 +35,16 @@ fn session_starts_once_and_stops_once() {
 }
 
 #[test]
+fn request_of_the_plan_is_that_of_the_run() {
+    let mut session = Session::new(Plan { asked: [Some(2.0), None, Some(0.0)], ..plan() });
+    session.start().unwrap();
+    session.stop();
+    let run = session.head().run.unwrap();
+    let identity = run.identity.unwrap();
+    assert_eq!((identity.asked_cpus, identity.asked_gpus), (Some(2.0), Some(0.0)));
+}
+
+#[test]
 fn removed_journal_costs_only_the_rows() {
     let mut session = recorded();
     std::fs::remove_file(session.journal().unwrap()).unwrap();

@@ -26,8 +26,26 @@ pub const VERSION: u64 = 1;
 
 const SIGKILL: i32 = 9;
 
-/// The variable that tells a job the id of its run.
+/// The variable that tells a job its run and where that is, such as `3f9c1a7b2d40@n17/42/0`.
 pub(crate) const PARENT_VARIABLE: &str = "RESOURCE_TRACKER_RUN";
+
+/// Where a tracker measures processes: on its host, and in its job and step of Slurm.
+fn place() -> Option<String> {
+    let of_slurm = ["SLURM_JOB_ID", "SLURM_STEP_ID"].map(std::env::var).into_iter().flatten();
+    Some([os::host_name()?].into_iter().chain(of_slurm).collect::<Vec<_>>().join("/"))
+}
+
+/// The value of [`PARENT_VARIABLE`] for the job of a run.
+pub(crate) fn announcement(id: &str) -> String {
+    place().map_or_else(|| id.to_owned(), |place| format!("{id}@{place}"))
+}
+
+/// The run that a process is part of, by [`PARENT_VARIABLE`]. Schedulers pass the variable on to jobs in other places, which
+/// that run does not measure.
+fn parent_of(announcement: &str, place: Option<&str>) -> Option<String> {
+    let (id, of) = announcement.split_once('@').map_or((announcement, place), |(id, of)| (id, Some(of)));
+    (!id.is_empty() && of == place).then(|| id.to_owned())
+}
 
 /// The head of a recording: everything except the rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -224,7 +242,8 @@ impl Run {
     /// A run on this host. Secrets in the command line are not stored.
     pub fn new(id: &str, command: Option<Vec<String>>) -> Self {
         let command = command.map(|words| command_line::stored(&words));
-        let parent = std::env::var(PARENT_VARIABLE).ok().filter(|parent| !parent.is_empty());
+        let parent = std::env::var(PARENT_VARIABLE).ok();
+        let parent = parent.and_then(|parent| parent_of(&parent, place().as_deref()));
         let identity = Some(Identity::of_environment()).filter(|identity| *identity != Identity::default());
         Self { id: Some(id.to_owned()), command, host: os::host_name(), identity, parent, ..Self::default() }
     }
@@ -337,5 +356,24 @@ impl From<String> for Status {
 impl From<Status> for String {
     fn from(status: Status) -> Self {
         status.as_str().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_in_another_place_is_not_part_of_the_run_around_it() {
+        let parent = |announcement| parent_of(announcement, Some("n17/42/0"));
+        assert_eq!(parent("feed@n17/42/0").as_deref(), Some("feed"));
+        for elsewhere in
+            ["feed@n18/42/0", "feed@n17/43/0", "feed@n17/42", "feed@n17/42/1", "feed@n17", "@n17/42/0", ""]
+        {
+            assert_eq!(parent(elsewhere), None, "{elsewhere}");
+        }
+        assert_eq!(parent("feed").as_deref(), Some("feed"), "of an older tracker");
+        let here = announcement("feed");
+        assert_eq!(parent_of(&here, place().as_deref()).as_deref(), Some("feed"));
     }
 }

@@ -9,6 +9,7 @@ mod error;
 pub mod head;
 mod identity;
 mod read;
+mod requested;
 mod rows;
 mod window;
 mod write;

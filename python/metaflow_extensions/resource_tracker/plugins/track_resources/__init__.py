@@ -40,6 +40,7 @@ class TrackResourcesDecorator(StepDecorator):
         self._card = None
         self._logger = None
         self._where = None
+        self._asked = None
 
     def step_init(self, flow, graph, step_name, decorators, environment, flow_datastore, logger):
         self._logger = logger
@@ -47,6 +48,8 @@ class TrackResourcesDecorator(StepDecorator):
         with self._guard():
             # The artifact differs between branches; `merge_artifacts` in a join must ignore it.
             INTERNAL_ARTIFACTS_SET.add(self.attributes["artifact_name"])
+        with self._guard():
+            self._asked = _asked(decorators)
         # Options of `--with` are strings.
         if str(self.attributes["create_card"]).lower() not in ("false", "0", "none"):
             with self._guard():
@@ -94,7 +97,9 @@ class TrackResourcesDecorator(StepDecorator):
     ):
         self._where = (metadata, flow.name, run_id, step_name)
         with self._guard():
-            self._tracker = package.import_tracker()(interval=float(self.attributes["interval"]))
+            tracker = package.import_tracker()
+            asking = type(tracker.__name__, (tracker,), {"_asked": self._asked})
+            self._tracker = asking(interval=float(self.attributes["interval"]))
             from resource_tracker import mark
 
             # The step is a phase of the run around the flow, if there is one.
@@ -221,13 +226,30 @@ def _history(past):
     return {"historical_stats": _native.step_history(past), "past_stats": past}
 
 
-def _requested(decorators):
-    """Return the resource decorators of the step as source text; None if there are none."""
-    requested = []
+def _wanted(decorators):
+    """Yield the name of each resource decorator of the step, and what the user set there."""
     for deco in decorators:
         if deco.name in ("resources", "batch", "kubernetes"):
             given = getattr(deco, "_user_defined_attributes", set())
-            wanted = [(key, deco.attributes.get(key)) for key in ("cpu", "memory", "gpu") if key in given]
+            wanted = {key: deco.attributes.get(key) for key in ("cpu", "memory", "gpu") if key in given}
             if wanted:
-                requested.append(f"@{deco.name}({', '.join(f'{key}={value}' for key, value in wanted)})")
-    return " ".join(requested) or None
+                yield deco.name, wanted
+
+
+def _requested(decorators):
+    """Return the resource decorators of the step as source text; None if there are none."""
+    texts = []
+    for name, wanted in _wanted(decorators):
+        texts.append(f"@{name}({', '.join(f'{key}={value}' for key, value in wanted.items())})")
+    return " ".join(texts) or None
+
+
+def _asked(decorators):
+    """Return CPUs, bytes of memory and GPUs that were requested for the step; None for each that was not."""
+
+    def highest(key, unit):
+        amounts = [float(wanted[key]) * unit for _, wanted in _wanted(decorators) if wanted.get(key) is not None]
+        # Of several decorators, the highest amount counts for Metaflow.
+        return max(amounts, default=None)
+
+    return [highest("cpu", 1), highest("memory", 1 << 20), highest("gpu", 1)]
