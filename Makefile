@@ -73,7 +73,7 @@ wheel: setup ## the wheel that the tests install, into target/wheel/
 	RESOURCE_TRACKER_PROFILE=dev tools/dist.sh --to target/wheel manylinux
 
 test-install: dist ## wheel, source package and static program of `make dist` on systems that hold nothing else; needs root
-	$(call install,debootstrap hyperfine musl)
+	$(call install,debootstrap hyperfine)
 	$(SUDO) tests/install/run.sh dist target/install
 
 test-publish: ## what `cargo publish` checks, without publishing

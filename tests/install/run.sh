@@ -62,11 +62,15 @@ for file in "$wheel" "$musl" "$dist"/resource_tracker-*.tar.gz; do
 done
 
 echo "== $(basename "$musl") by the loader of musl"
-# Debian has no Python for musl. All that the loader may miss are the functions of Python.
+# Debian has no Python for musl. All that the loader may miss are the functions of Python. The package is not installed: programs
+# that look for its loader, such as Spark, would take this for a system with musl.
 rm -rf "$work/musl"
+mkdir "$work/musl"
+(cd "$work/musl" && apt-get download -qq musl && dpkg -x musl_*.deb .)
+loader=$work/musl/lib/$machine-linux-musl/libc.so
 python3 -m zipfile -e "$musl" "$work/musl"
 for module in "$work"/musl/resource_tracker/*.so; do
-    listed=$("/lib/ld-musl-$machine.so.1" --list "$module" 2>&1 || true)
+    listed=$("$loader" --list "$module" 2>&1 || true)
     missing=$(sed -n 's/.*: \(.*\): symbol not found$/\1/p' <<<"$listed" | sort -u)
     others=$(grep -v '^_\?Py' <<<"$missing" || true)
     if [ -z "$missing" ] || [ -n "$others" ]; then
