@@ -126,14 +126,14 @@ impl Identity {
         let text = |name: &str| variables.text(name);
         let whole = |name: &str| variables.whole(name);
         let scheduler = SCHEDULERS.iter().find(|(_, sets)| text(sets).is_some());
-        let is_in_step = text("SLURM_STEP_ID").is_some();
+        let is_in_step = variables.is_in_step();
         let found = RANKS.iter().find_map(|names| {
             let (rank, ranks) = (whole(names[0])?, whole(names[2])?);
-            // A batch script outside of a step has these variables too, but sees all tasks on its node.
-            let is_set = names[0] != RANK_OF_SLURM || is_in_step;
-            (is_set && ranks > 1 && rank < ranks && ranks < MOST_RANKS).then_some((names, rank, ranks))
+            (ranks > 1 && rank < ranks && ranks < MOST_RANKS).then_some((names, rank, ranks))
         });
         let launched = found.map_or(Launched::Alone, |(names, rank, ranks)| match names[0] {
+            // The batch script is rank 0 too, but sees all tasks on its node.
+            RANK_OF_SLURM if !is_in_step => Launched::Alone,
             RANK_OF_BATCH => Launched::Ranks { of_launcher: Some(1), is_mpi: false },
             // Tasks of a step may have the variables of a launcher too, from `srun --mpi` or from their script.
             _ if is_in_step
@@ -162,7 +162,7 @@ impl Identity {
             array_index: ARRAY_INDEX.iter().find_map(|name| whole(name)),
             rank: found.map(|(_, rank, _)| rank),
             local_rank: found.and_then(|(names, ..)| whole(names[1])),
-            local_ranks,
+            local_ranks: local_ranks.filter(|_| found.is_some()),
             ranks: found.map(|(.., ranks)| ranks),
             distributed: found.and_then(|(names, ..)| program(variables, here, step.as_deref(), names[0])),
             asked_cpus: cpus,
@@ -339,6 +339,14 @@ mod tests {
     }
 
     #[test]
+    fn tasks_are_ranks_of_one_program_without_the_id_of_the_step_too() {
+        let four = [("SLURM_JOB_ID", "42"), ("SLURM_NTASKS", "4"), ("SLURM_CPUS_PER_TASK", "2")];
+        let tasks = ranks("SLURM_PROCID", 4, &four);
+        assert!(tasks.iter().all(|task| task.distributed.as_deref() == Some("42") && task.ranks == Some(4)));
+        assert_eq!(sums(&tasks).0, Some(8.0));
+    }
+
+    #[test]
     fn ranks_of_torchrun_share_the_task_that_started_them() {
         let task = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1"), ("SLURM_CPUS_PER_TASK", "64")];
         let gpus = [("SLURM_GPUS_PER_TASK", "a100:4"), ("TORCHELASTIC_RUN_ID", "exp")];
@@ -356,7 +364,7 @@ mod tests {
             let job =
                 [("SLURM_JOB_ID", "42"), ("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0"), ("SLURM_NODEID", "0")];
             let found = identity(&[&job, variables].concat());
-            assert_eq!((found.rank, found.share_of_node()), (None, Some(1.0)), "not a rank");
+            assert_eq!((found.rank, found.share_of_node()), (Some(0), Some(1.0)), "alone on the node");
             (found.asked_cpus, found.asked_memory_bytes.map(|bytes| bytes / MIB), found.asked_gpus)
         };
         let on_node =

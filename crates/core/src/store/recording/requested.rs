@@ -47,6 +47,11 @@ impl Variables<'_> {
         self.text(name)?.parse().ok()
     }
 
+    /// Whether this is a task of a Slurm step. Outside of a step there is only the batch script, which is process 0.
+    pub fn is_in_step(&self) -> bool {
+        self.text("SLURM_STEP_ID").is_some() || self.whole("SLURM_PROCID").is_some_and(|rank| rank > 0)
+    }
+
     /// A positive amount, which may be a quantity of Kubernetes.
     fn amount(&self, name: &str) -> Option<f64> {
         quantity(&self.text(name)?)
@@ -70,14 +75,14 @@ pub struct Asked {
     pub cpus: Option<f64>,
     pub memory_bytes: Option<f64>,
     pub gpus: Option<f64>,
-    /// Number of ranks on this node.
+    /// Number of ranks on this node; 1 if there are none.
     pub local_ranks: Option<u64>,
 }
 
 impl Asked {
     #[expect(clippy::cast_precision_loss, reason = "numbers of ranks and tasks")]
     pub fn of(variables: &Variables, launched: Launched) -> Self {
-        let is_in_step = variables.text("SLURM_STEP_ID").is_some();
+        let is_in_step = variables.is_in_step();
         let tasks = tasks_on_node(variables, is_in_step);
         let ranks_of_task = match launched {
             Launched::Alone | Launched::Task => Some(1),
@@ -108,7 +113,7 @@ impl Asked {
             memory_bytes: given("RESOURCE_TRACKER_ASKED_MEMORY").or(mib.map(|mib| mib * MIB)),
             gpus: given("RESOURCE_TRACKER_ASKED_GPUS")
                 .or_else(|| either(gpus_per_task, amount("SLURM_GPUS_ON_NODE"))),
-            local_ranks: sharers().filter(|_| launched != Launched::Alone),
+            local_ranks: sharers(),
         }
     }
 }
