@@ -24,7 +24,9 @@ resource_tracker_history <- function(job = NULL, tag = NULL) {
 #' @return A data frame with one row per group, the most savings first. `key` is the job, user, node, day or value of the tag.
 #' @examples
 #' store <- tempfile()
-#' tracker <- ResourceTracker$new(interval = 0.1, discover_cloud = FALSE, job = "example", store = store)
+#' tracker <- ResourceTracker$new(
+#'   interval = 0.1, discover_cloud = FALSE, job = "example", store = store
+#' )
 #' tracker$wait_for_samples(1)
 #' tracker$stop()
 #' fleet_summary(store)[c("key", "runs", "cpu_hours_used")]
