@@ -358,11 +358,12 @@ pub fn without_links(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(FILE_FLAG_OPEN_REPARSE_POINT)
 }
 
-/// Always false: named pipes are not in the file system of Windows.
+/// Files inherit the permissions of their folder on Windows.
 pub const fn share_with_folder(_file: &File, _folder: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
+/// Always false: named pipes are not in the file system of Windows.
 pub const fn is_fifo(_found: &Metadata) -> bool {
     false
 }

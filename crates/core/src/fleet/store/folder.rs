@@ -1,7 +1,7 @@
 //! A store in a folder.
 //!
-//! In:  keys. Out: files, written beside their place and renamed. Folders and files in the store are for all users who can
-//! use the folder of the store, whatever the umask of the user is who makes them.
+//! In:  keys. Out: files, written under a temporary name and renamed. Their permissions follow those of the store's folder,
+//! whatever the umask, so that several users can share a store.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
