@@ -56,10 +56,18 @@ impl Resources {
             .map(|(kind, value)| batch(kind, value))
             .collect::<Vec<_>>()
             .join(",\n");
+        // `--mem` is for all tasks on a node, and these resources are for one of them.
+        let identity = run.and_then(|run| run.identity.as_ref());
+        let shares_node = identity.is_some_and(|found| found.ranks.is_some() && found.local_ranks != Some(1));
+        let slurm_memory = if shares_node {
+            format!("--mem-per-cpu={}M", memory_mb.div_ceil(cpu.max(1)))
+        } else {
+            format!("--mem={memory_mb}M")
+        };
         Requests {
             metaflow: format!("@resources(cpu={cpu}, memory={memory_mb}{})", with_gpu(", gpu=")),
             slurm: format!(
-                "#SBATCH --cpus-per-task={cpu}\n#SBATCH --mem={memory_mb}M{}",
+                "#SBATCH --cpus-per-task={cpu}\n#SBATCH {slurm_memory}{}",
                 with_gpu("\n#SBATCH --gpus=")
             ),
             kubernetes: format!(
@@ -97,6 +105,7 @@ fn nextflow_pattern(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::recording::Identity;
 
     fn named(job: &str) -> Run {
         Run { job: Some(job.to_owned()), ..Run::default() }
@@ -121,6 +130,17 @@ mod tests {
                  {\"type\": \"MEMORY\", \"value\": \"3072\"}\n  ]\n}",
             ]
         );
+    }
+
+    #[test]
+    fn memory_of_a_rank_is_requested_by_cpu_in_slurm() {
+        let slurm = |local_ranks| {
+            let identity = Some(Identity { ranks: Some(4), local_ranks, ..Identity::default() });
+            let run = Run { identity, ..Run::default() };
+            Resources { cpu: 3, memory_mb: 1024, gpu: 0, vram_mb: 0 }.requests(Some(&run)).slurm
+        };
+        assert_eq!(slurm(Some(2)), "#SBATCH --cpus-per-task=3\n#SBATCH --mem-per-cpu=342M");
+        assert_eq!(slurm(Some(1)), "#SBATCH --cpus-per-task=3\n#SBATCH --mem=1024M", "alone on its node");
     }
 
     #[test]

@@ -57,7 +57,11 @@ pub const RUNS: [(&str, Kind, &str); 79] = [
     ("error", Kind::Text, "Type and text of the error that ended a block of Python or R."),
     ("cause", Kind::Text, "Why the run did not end with status 0."),
     ("is_failed", Kind::Flag, "Whether the run failed or was killed."),
-    ("out_of_memory", Kind::Flag, "Whether the kernel killed the job for lack of memory."),
+    (
+        "out_of_memory",
+        Kind::Flag,
+        "Whether the kernel killed the job for lack of memory, or a process of it and the job failed.",
+    ),
     ("start_time", Kind::Time, "Start of the run."),
     ("duration_seconds", Kind::Double, "Duration."),
     ("input_bytes", Kind::Double, "Total size of the inputs that were named."),

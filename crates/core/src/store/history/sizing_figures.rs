@@ -27,14 +27,14 @@ pub struct SizingFigures {
     pub cpu_profile: CpuProfile,
     /// Total size of the inputs that the user named.
     pub input_bytes: Option<u64>,
-    /// Whether the kernel killed the job for lack of memory.
+    /// Whether the kernel killed the job for lack of memory, or a process of it and the job failed.
     pub out_of_memory: bool,
 }
 
 impl SizingFigures {
     pub fn of(head: &Head, summary: &Summary) -> Self {
         let run = head.run.as_ref();
-        let killed = run.filter(|run| run.was_killed_for_memory()).and_then(|run| run.oom_kills);
+        let killed = run.filter(|run| run.failed_for_memory()).and_then(|run| run.oom_kills);
         #[expect(clippy::cast_precision_loss, reason = "memory sizes are far below 2^53 bytes")]
         let killed_at = killed.and_then(|kills| kills.limit_bytes).map(|bytes| bytes as f64);
         let limit = head.memory_limit_mib().map(|mib| mib * MIB);
@@ -63,7 +63,8 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::metric::{Metric, Row};
-    use crate::store::recording::{Recording, Run};
+    use crate::probe::cgroup::OomKills;
+    use crate::store::recording::{Recording, Run, Status};
     use serde_json::json;
 
     fn recording() -> Recording {
@@ -103,6 +104,21 @@ mod tests {
                 "out_of_memory": false,
             })
         );
+    }
+
+    #[test]
+    fn job_that_failed_with_a_process_killed_for_memory_is_out_of_memory() {
+        let is_out_of_memory = |status, limit_bytes| {
+            let mut recording = recording();
+            let kills = OomKills { processes: 1, certain: false, limit_bytes };
+            let run =
+                Run { status: Some(status), exit_code: Some(1), oom_kills: Some(kills), ..Run::default() };
+            recording.head.run = Some(run);
+            SizingFigures::of(&recording.head, &recording.summary()).out_of_memory
+        };
+        assert!(is_out_of_memory(Status::Failed, Some(1 << 30)));
+        assert!(!is_out_of_memory(Status::Failed, None), "a process somewhere on the machine");
+        assert!(!is_out_of_memory(Status::Finished, Some(1 << 30)), "the job did without the process");
     }
 
     #[test]

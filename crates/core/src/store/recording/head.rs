@@ -299,6 +299,12 @@ impl Run {
     pub fn was_killed_for_memory(&self) -> bool {
         self.oom_kills.is_some() && (self.ended_by_kill() || self.status == Some(Status::Ended))
     }
+
+    /// Whether the job was killed for lack of memory, or has failed and a process in its cgroups was.
+    pub fn failed_for_memory(&self) -> bool {
+        let is_own = self.oom_kills.is_some_and(|kills| kills.certain || kills.limit_bytes.is_some());
+        self.was_killed_for_memory() || is_own && self.status == Some(Status::Failed)
+    }
 }
 
 /// How a run ended.
