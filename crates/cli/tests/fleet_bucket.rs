@@ -350,7 +350,7 @@ fn credentials_come_from_profile_files_containers_and_instances() {
         ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", token.path().to_str().unwrap()),
     ])
     .unwrap();
-    // Below a file, no file can be read; one that is named must be.
+    // This path cannot be read. That is an error only for a file that a variable names.
     let below_a_file = token.path().join("config");
     let named = below_a_file.to_str().unwrap();
     days(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &valid.url()), ("HOME", token.path().to_str().unwrap())])

@@ -3,8 +3,8 @@
 //! In:  rows as JSON objects, or a Parquet file. Out: columns of nullable cells, or a Parquet file (snappy).
 //! Not here: which columns there are (`columns`), their types in a file (`form`), where files are (`store`).
 //!
-//! Columns are read by the schema of the file. Those that only a later version knows are therefore kept when files are
-//! merged, and those that a file lacks are null. A file that has more than a table can hold says so.
+//! Columns are read by the schema of the file: columns of a later version are kept when files are merged, and missing columns
+//! are null. [`Table::can_be_merged`] is false for a file with columns that a table cannot hold.
 
 use std::collections::BTreeMap;
 use std::io::Write;

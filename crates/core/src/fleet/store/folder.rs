@@ -48,8 +48,7 @@ impl Folder {
         Ok(Self { folder: path.components().collect() })
     }
 
-    /// Creates the folders of a file. A new folder in the store has the mode of the one that it is in: all users who can write
-    /// there can write to it.
+    /// Creates the folders of a file. A new folder has the mode of its parent folder, so that the same users can write to it.
     fn create_folders(&self, key: &str) -> io::Result<PathBuf> {
         let mut folder = self.folder.clone();
         if fs::metadata(&folder).is_err() {

@@ -28,8 +28,7 @@ use crate::os::network;
 const REQUESTS: usize = 32;
 /// A request may last this long, unless `RESOURCE_TRACKER_STORE_TIMEOUT` has another number of seconds.
 const REQUEST_LIMIT: Duration = Duration::from_mins(1);
-/// A request is made this often, if the service is overloaded or the connection fails. All requests can be repeated: those that
-/// change something name the whole result.
+/// Attempts of a request while the service is overloaded or the connection fails. All requests are idempotent.
 const ATTEMPTS: u32 = 4;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// A signature is valid for the time of a request, and for clocks that differ.
